@@ -14,7 +14,7 @@
  *                           .block = {256, 1, 1}, .args = args, .num_args = 4};
  *   opdock_launch_kernel(saxpy, stream, &launch, err, sizeof err);
  *
- * The compiler is the newest NVRTC whose images the driver runs, found in Python wheels, conda,
+ * The compiler is the newest NVRTC whose images the driver can run, found in Python wheels, conda,
  * $CUDA_HOME or the system. Results are cached on disk by their inputs, so the next process
  * compiles nothing. docs/compile.md has the details.
  *
@@ -44,13 +44,13 @@ typedef struct opdock_compile_options {
   const char* source; /* the program: C++ with __global__ functions, NUL-terminated UTF-8 */
   const char* name;   /* what the compiler's messages call it; NULL for "program.cu" */
   /* The headers that #include finds first. The device vocabulary ("opdock/device.cuh") is always
-   * available, and so are the toolkit's headers if they are installed beside the compiler. */
+   * available, and so are the toolkit's headers if they are installed next to the compiler. */
   const opdock_header* headers;
   const char* const* options; /* the compiler's, in order; --std=c++17 unless they name another */
   uint32_t num_options;
   uint32_t num_kernels;
-  /* Kernels by their C++ names, with template arguments: "ns::f<float, 4>". They are compiled now,
-   * in one image. Without any, nothing is compiled until a kernel is requested. */
+  /* Kernels by their C++ names, with template arguments: "ns::f<float, 4>". They are compiled at
+   * once, into one image. If none are named, nothing is compiled until a kernel is requested. */
   const char* const* kernels;
   opdock_device device; /* where the kernels are to run; type 0 with `arch` for an image only */
   /* "sm_90a" for a cubin, "compute_90" for PTX, "gfx90a" for a code object; NULL: exactly the
@@ -58,21 +58,21 @@ typedef struct opdock_compile_options {
   const char* arch;
 } opdock_compile_options;
 
-/* Compiles, or finds in the cache. Everything is copied. Blocks for as long as the compiler takes
- * (tens to hundreds of milliseconds), or while another thread or process compiles the same.
- * OPDOCK_INVALID_ARGUMENT: the program, an option or `arch` is faulty; the text holds the
- * compiler's messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no kernel of
- * that name. OPDOCK_INCOMPATIBLE: no compiler for this driver or architecture, or OPDOCK_JIT=never.
- * The runtime must outlive the module. */
+/* Compiles the program, or finds the result in the cache. All inputs are copied. Blocks for as long
+ * as the compiler takes (tens to hundreds of milliseconds), or while another thread or process
+ * compiles the same. OPDOCK_INVALID_ARGUMENT: the program, an option or `arch` is faulty; the text
+ * holds the compiler's messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no
+ * kernel of that name. OPDOCK_INCOMPATIBLE: no compiler for this driver or architecture, or
+ * OPDOCK_JIT=never. The runtime must outlive the module. */
 OPDOCK_EXPORT opdock_status opdock_compile(opdock_runtime* runtime,
                                            const opdock_compile_options* options,
                                            opdock_module** out, char* error, uint32_t error_size);
 /* Frees the handle; kernels stay. NULL is fine. */
 OPDOCK_EXPORT void opdock_module_free(opdock_module* module);
 
-/* The kernel of that name, loaded on the module's device. A kernel that was not named beforehand is
- * compiled now, in an image of its own: its __device__ variables are separate from those of the
- * other kernels. Whitespace in names is significant. */
+/* Gets the kernel of that name, loaded on the module's device. A kernel that was not named
+ * beforehand is compiled now, into an image of its own, so that its __device__ variables are
+ * separate from those of the other kernels. Whitespace in names is significant. */
 OPDOCK_EXPORT opdock_status opdock_module_kernel(opdock_module* module, const char* name,
                                                  opdock_kernel** out, char* error,
                                                  uint32_t error_size);
@@ -84,10 +84,10 @@ typedef struct opdock_module_image {
   uint64_t size;
   const char* arch;     /* "sm_90a" */
   const char* compiler; /* "NVRTC 12.9" */
-  const char* log;      /* its warnings, if it ran just now; "" otherwise */
+  const char* log;      /* the compiler's warnings if it ran now, else "" */
 } opdock_module_image;
-/* The image with the kernels that were named when compiling; without any, the whole program except
- * templates, compiled now if it was not. Loads nothing. */
+/* Gets the image with the kernels that were named when the module was compiled; if none were named,
+ * the whole program except templates, which is compiled now if it was not before. Loads nothing. */
 OPDOCK_EXPORT opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out,
                                                     char* error, uint32_t error_size);
 
@@ -104,33 +104,34 @@ OPDOCK_EXPORT opdock_status opdock_kernel_get_info(const opdock_kernel* kernel,
                                                    opdock_kernel_info* out, char* error,
                                                    uint32_t error_size);
 
-/* Launches on `stream` (CUstream or hipStream_t of the kernel's device; NULL: the default stream of
- * its primary context) and returns; arguments are read before it does. */
+/* Launches the kernel on `stream` (a CUstream or hipStream_t of the kernel's device; NULL: the
+ * default stream of its primary context) and returns without waiting for the device. The arguments
+ * are read before it returns. */
 OPDOCK_EXPORT opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream,
                                                  const opdock_launch* launch, char* error,
                                                  uint32_t error_size);
 
-/* Why the last call of this thread to opdock_compile, opdock_module_kernel or
+/* Writes why this thread's last call of opdock_compile, opdock_module_kernel or
  * opdock_module_get_image failed, as [{"code", "stage", "found", "wanted", "advice"}]; [] if it did
- * not. Free it with opdock_free. */
+ * not fail. Free the text with opdock_free. */
 OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
                                                         uint32_t error_size);
 
-/* Compiles ahead of time the device source that the plugins found here carry, for `archs`, a list
- * of either kind of GPU such as "8.0;9.0a gfx90a" or "all-major" (docs/architectures.md; NULL: the
- * visible GPUs), exactly as it would be compiled on such a GPU, into the cache. `jobs` at a time,
- * each in a process of its own; 0: as many as there are cores.
+/* Compiles into the cache, ahead of time, the device source of the plugins that are found here, for
+ * `archs`, a list of NVIDIA or AMD architectures such as "8.0;9.0a gfx90a" or "all-major"
+ * (docs/architectures.md; NULL: the visible GPUs), exactly as it would be compiled on such a GPU.
+ * `jobs` compilations run at a time, each in a process of its own; 0: as many as there are cores.
  * *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" | "failed",
- * "compiler", "reasons"}], "notices"}, an image for each kernel, freed with opdock_free. Failures
- * are in it; OPDOCK_INVALID_ARGUMENT for a list that cannot be read, an architecture that no
- * compiler here knows, or no list if no GPU is visible: nothing was compiled then. Blocks until all
- * are done. */
+ * "compiler", "reasons"}], "notices"}, with an image for each kernel; free it with opdock_free.
+ * Failures are reported in it. OPDOCK_INVALID_ARGUMENT, with nothing compiled, for a list that
+ * cannot be read, for an architecture that no compiler here knows, and for NULL if no GPU is
+ * visible. Blocks until all are done. */
 OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs,
                                              uint32_t jobs, char** out, char* error,
                                              uint32_t error_size);
 
-/* Looks for run-time compilers in `folder` first from now on: one that holds libnvrtc, or a Python
- * site-packages folder. For the whole process. */
+/* Makes the whole process look for run-time compilers in `folder` first, from now on. The folder
+ * holds libnvrtc, or is a Python site-packages folder. */
 OPDOCK_EXPORT opdock_status opdock_add_compiler_folder(const char* folder, char* error,
                                                        uint32_t error_size);
 

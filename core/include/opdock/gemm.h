@@ -11,8 +11,8 @@
  *   gemm->run(call, &what, call->workspace, bytes);    in run
  *
  * The work is done by a library that the host finds at run time (cuBLASLt, rocBLAS, a BLAS on the
- * CPU) and, where there is none that can, by kernels of the host's own: docs/gemm.md.
- * opdock/gemm.hpp does the same with tensors in C++17.
+ * CPU) or, if no library can do it, by the host's own kernels: docs/gemm.md. opdock/gemm.hpp does
+ * the same with tensors in C++17.
  *
  * Errors, threads and ownership are those of plugin.h.
  */
@@ -29,33 +29,33 @@ extern "C" {
 
 /* Flags of a matrix. */
 #define OPDOCK_GEMM_TRANSPOSED 1u /* a, b: op() transposes what is stored */
-#define OPDOCK_GEMM_SCALES 2u     /* scale has a number for each row of op(A), column of op(B) */
+#define OPDOCK_GEMM_SCALES 2u     /* scale has one number per row of op(A), or column of op(B) */
 
-/* Matrices of a batch, row-major: element [row, column] of matrix i, as stored, lies at data +
- * (i * batch_stride + row * stride + column) elements. Memory of the call's device. */
+/* Matrices of a batch, row-major: element [row, column] of matrix i, as stored, lies at data + (i *
+ * batch_stride + row * stride + column) elements. The memory is on the device of the call. */
 typedef struct opdock_gemm_matrix { /* frozen */
   void* data;                       /* may be NULL while planning; a, b and c are only read */
   opdock_dtype dtype;
   uint32_t flags;
   int64_t stride;       /* elements, at least the number of columns as stored */
   int64_t batch_stride; /* elements; 0: each product of the batch uses the same matrix */
-  /* On the device, or NULL for 1. a, b: what is stored is multiplied by it. d: results are, before
-   * they are rounded. c has none. */
+  /* A factor in device memory, or NULL for 1. For a and b, the stored elements are multiplied by
+   * it; for d, the results are multiplied before they are rounded. c has no scale. */
   const float* scale;
 } opdock_gemm_matrix;
 
-/* Activations, of a number x. */
+/* Activations of a number x. */
 #define OPDOCK_GEMM_NONE 0
 #define OPDOCK_GEMM_RELU 1
 #define OPDOCK_GEMM_GELU 2      /* x * (1 + erf(x / sqrt(2))) / 2 */
-#define OPDOCK_GEMM_GELU_TANH 3 /* the same by tanh(sqrt(2/pi) * (x + 0.044715 x^3)) */
+#define OPDOCK_GEMM_GELU_TANH 3 /* GELU approximated by tanh(sqrt(2/pi) * (x + 0.044715 x^3)) */
 #define OPDOCK_GEMM_SILU 4      /* x / (1 + exp(-x)) */
 
 /* Flags of a product. */
-/* float32 may be rounded to TF32 before it is multiplied. Without it too, where the caller allows
- * it: opdock_call_options.allows_tf32. */
+/* float32 factors may be rounded to TF32 before they are multiplied. They may be without this flag
+ * too, if the caller allows it (opdock_call_options.allows_tf32). */
 #define OPDOCK_GEMM_TF32 1u
-#define OPDOCK_GEMM_DETERMINISTIC 2u /* the same bits for the same call, again and again */
+#define OPDOCK_GEMM_DETERMINISTIC 2u /* equal calls give equal bits */
 #define OPDOCK_GEMM_RESIDUAL 4u      /* beta * C is added after the activation */
 
 /* For each i below batch, with op(A) of m rows and k columns, op(B) of k rows and n columns:
@@ -72,7 +72,7 @@ typedef struct opdock_gemm_matrix { /* frozen */
  *   float8_e4m3fn or        float32, float16, bfloat16      d's
  *     float8_e5m2, each     float8_e4m3fn, float8_e5m2      float32, float16 or bfloat16
  *
- * c may be d's own elements; otherwise d shares no memory with the others. */
+ * c may have the same elements as d; otherwise d shares no memory with the others. */
 typedef struct opdock_gemm {
   uint32_t struct_size;
   uint32_t flags;          /* OPDOCK_GEMM_TF32, … */
@@ -90,17 +90,18 @@ typedef struct opdock_gemm {
 typedef struct opdock_gemm_table {
   uint32_t struct_size;
   uint32_t reserved;
-  /* In plan: checks the product and says how much workspace run needs, aligned to 256 bytes.
-   * Touches no device and reads no address; whether there is a bias, bias_dtype says.
-   * OPDOCK_INVALID_ARGUMENT, OPDOCK_UNSUPPORTED: what is wrong with the product. */
+  /* Called in plan. Checks the product and writes the size in bytes of the workspace that run
+   * needs, aligned to 256 bytes. Touches no device and reads no address: bias_dtype says whether
+   * there is a bias. OPDOCK_INVALID_ARGUMENT or OPDOCK_UNSUPPORTED, with what is wrong with the
+   * product. */
   opdock_status (*plan)(const opdock_call* call, const opdock_gemm* what,
                         uint64_t* workspace_bytes);
-  /* In prepare: makes ready what run needs for products of these dtypes and this activation, of any
-   * size: opens the library, or compiles kernels. Addresses are not read. Blocks. Without it the
-   * first run does that, which fails while a stream is being captured. */
+  /* Called in prepare. Makes ready what run needs for products of these dtypes and this activation,
+   * of any size: opens the library, or compiles kernels. Reads no addresses. Blocks. Without it the
+   * first run does the same, and fails if a stream is being captured. */
   opdock_status (*prepare)(const opdock_call* call, const opdock_gemm* what);
-  /* In run: enqueues the product on the call's stream; on the CPU does it. workspace: what plan
-   * asked for, unused by others until the product is done. */
+  /* Called in run. Enqueues the product on the call's stream; on the CPU, computes it. workspace:
+   * memory of the size that plan asked for, which nothing else uses until the product is done. */
   opdock_status (*run)(const opdock_call* call, const opdock_gemm* what, void* workspace,
                        uint64_t workspace_bytes);
 } opdock_gemm_table;

@@ -18,24 +18,25 @@
  * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
  *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
  *            wanted, what to do. Its content matters only if the status is not OPDOCK_OK.
- * Threads    Every function may be called from any thread, on the same handles too, except that
- *            nothing may use a runtime while it is being destroyed.
- * Hooks      No lock is held while a function of the program runs (log, progress, cancelled,
- *            waiting, references): it may call every function of this header, from any thread. A
- *            call that would have to wait for the work that called the hook (the op that is being
- *            built, a plugin that is being loaded, an op that takes one thread at a time and is
- *            running), directly or through other threads, is OPDOCK_INVALID_ARGUMENT at once, with
- *            the reason within-itself. A hook must not destroy the runtime that called it.
+ * Threads    Every function may be called from any thread, also on handles that other threads use,
+ *            except that nothing may use a runtime while it is being destroyed.
+ * Hooks      No lock is held while a hook, a function of the program, runs (log, progress,
+ *            cancelled, waiting, references): it may call every function of this header, from any
+ *            thread. A call that would have to wait, directly or through other threads, for the
+ *            work that called the hook (an op that is being built, a plugin that is being loaded,
+ *            an op that takes one thread at a time and is running) fails at once with
+ *            OPDOCK_INVALID_ARGUMENT and the reason within-itself. A hook must not destroy the
+ *            runtime that called it.
  * Fork       fork() may come at any time, from any thread and from within a hook; nothing that the
- *            child calls waits for a thread that it does not have. The child takes over what other
- *            threads of the parent were doing (a scan, a build, a compilation) or refuses it at
- *            once, with the reason left-by-fork: a plugin that was being loaded, an op that takes
- *            one thread at a time and was running. GPU work in the child is OPDOCK_DEVICE_ERROR if
- *            the parent has done any, because drivers do not support it. If a hook forks and
- *            returns in the child, the work that called it is OPDOCK_CANCELLED there, and continues
- *            in the parent. fork() waits for other threads only where they read or write a few
- *            words of memory. docs/concepts.md has the list. vfork() and posix_spawn() do not
- *            affect this library.
+ *            child calls waits for a thread that it does not have. The child takes over a scan, a
+ *            build or a compilation that another thread of the parent was doing. It refuses at
+ *            once, with the reason left-by-fork, a plugin that was being loaded and an op that
+ *            takes one thread at a time and was running. GPU work in the child is
+ *            OPDOCK_DEVICE_ERROR if the parent has done any, because drivers do not support it. If
+ *            a hook forks and returns in the child, the work that called it is OPDOCK_CANCELLED
+ *            there, and continues in the parent. fork() waits for other threads only while they
+ *            read or write a few words of memory. docs/concepts.md has the list. vfork() and
+ *            posix_spawn() do not affect this library.
  * Two copies of this library in one process are independent: each loads its own plugins. Handles
  *            must not be passed between them.
  * Shutdown   Loaded plugins stay loaded until the process ends, also after their runtime is
@@ -57,67 +58,73 @@ typedef struct opdock_function opdock_function;
 
 /* ------------------------------------------------------------------------------------- runtime */
 
-/* Invalid settings are not an error of opdock_runtime_create: opdock_doctor_json reports them, and
- * whatever depends on them is OPDOCK_INVALID_ARGUMENT with the first one. */
+/* With this flag, opdock_runtime_create accepts invalid settings: opdock_doctor_json reports them,
+ * and each function that depends on them fails with OPDOCK_INVALID_ARGUMENT and names the first
+ * one. */
 #define OPDOCK_OPTIONS_DIAGNOSE 1u
 
 typedef struct opdock_options {
   uint32_t struct_size;
   uint32_t flags; /* OPDOCK_OPTIONS_…; 0 */
-  /* Colon-separated plugin folders or files that replace the default search folders, or NULL. An
-   * explicit path is consent: its files are trusted. */
+  /* Colon-separated plugin folders or files that replace the default search folders, or NULL.
+   * Naming a path is consent: its files are trusted. */
   const char* plugin_path;
-  /* Folders searched after the user's own and before /etc, such as those that Python packages
-   * announce: colon-separated, or NULL. Not consent. */
+  /* Colon-separated folders, or NULL, that are searched after the user's own and before /etc, such
+   * as the folders that Python packages announce. Naming them here is not consent. */
   const char* package_path;
-  /* Where messages go, or NULL for stderr (warnings and errors only). Called from any thread, from
-   * several at once. */
+  /* Receives messages; if NULL, warnings and errors go to stderr. May be called from any thread,
+   * and from several at once. */
   void (*log)(void* context, int32_t level, const char* message);
   void* log_context;
-  /* Threads for CPU ops, the caller's own included; 0 for as many as the process's OpenMP runtime
-   * (PyTorch's) would use on the calling thread, or, without one, the number of usable cores. */
+  /* The number of threads for CPU ops, the calling thread included. 0: as many as the process's
+   * OpenMP runtime (PyTorch's) would use on the calling thread or, without such a runtime, the
+   * number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
-  /* What is done if there is no compatible plugin (docs/build-on-demand.md). Each is a text, or
-   * NULL for what the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's and the
-   * system's configuration file say, in this order, and otherwise the first value. Any other text
+  /* What to do if there is no compatible plugin (docs/build-on-demand.md). NULL: the first setting
+   * found in the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's configuration
+   * file and the system's, in this order, and otherwise the first value listed here. Any other text
    * is OPDOCK_INVALID_ARGUMENT. */
   const char* build;    /* "auto", "never", or "always": source plugins before binaries */
   const char* jit;      /* "auto" or "never" */
   const char* fallback; /* "warn", "error" or "silent" */
-  /* Hooks for work that takes noticeable time: compiling, building, waiting for another process
-   * that does. Called on the thread that asked for the function, or on a helper while that one
-   * waits; never two at the same time for one piece of work. */
+  /* The context of the hooks below, which are for work that takes noticeable time: compiling,
+   * building, or waiting for another process that compiles or builds. They are called on the thread
+   * that asked for the function, or on a helper thread while that thread waits, and never two at
+   * once for one piece of work. */
   void* hooks_context;
-  /* Each text replaces the one before. fraction: 0 to 1, below 0 if unknown. An empty text: done.
-   * NULL: a line on stderr, which is overwritten on a terminal. */
+  /* Shows progress. Each text replaces the one before; an empty text means done. fraction: 0 to 1,
+   * negative if unknown. NULL: the text is written as a line to stderr, which is overwritten on a
+   * terminal. */
   void (*progress)(void* context, const char* text, double fraction);
-  /* Called about every 50 ms; nonzero: stop, undo, and return OPDOCK_CANCELLED. NULL: never. */
+  /* Called about every 50 ms. Returns nonzero to stop the work, which is undone and returns
+   * OPDOCK_CANCELLED. NULL: the work is never cancelled. */
   int32_t (*cancelled)(void* context);
-  /* begins 1: this thread will now be busy for a while; 0: it no longer is. Lets an interpreter run
-   * its other threads meanwhile. NULL: nothing. */
+  /* Lets an interpreter run its other threads while the calling thread is busy. begins 1: the
+   * thread will now be busy for a while; 0: it no longer is. NULL: not called. */
   void (*waiting)(void* context, int32_t begins);
-  /* Runs the ops' reference implementations; NULL: an op without a fitting plugin is an error. Must
-   * live as long as the process. */
+  /* Runs the ops' reference implementations. NULL: a call of an op without a compatible plugin
+   * fails. The struct must stay valid until the process ends. */
   const struct opdock_references* references;
 } opdock_options;
 
-/* Runs reference implementations (reference.py of a plugin). Each member gets opdock_options'
- * hooks_context. May be called from any thread. */
+/* Runs reference implementations (reference.py of a plugin). Each function gets hooks_context of
+ * opdock_options as its context, and may be called from any thread. */
 typedef struct opdock_references {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Whether there is a reference for op `op`; runs nothing. file: the plugin's own file, absolute,
-   * or NULL for those that the runner knows. */
+  /* Returns nonzero if there is a reference for op `op`; runs nothing. file: the absolute path of
+   * the plugin's own reference, or NULL for the references that the runner knows. */
   int32_t (*has)(void* context, const char* op, const char* file);
-  /* Makes it ready to replace `function` on `device`; called once for each. record: the steps that
-   * failed before, as in opdock_explain_json's "chain", with "story", a text for the reader, and
-   * "warn", whether to warn the user. *out is passed to `run`; it is never released. */
+  /* Makes the reference ready to replace `function` on `device`; called once for each such pair.
+   * record: a JSON text with the steps that failed before, as in "chain" of opdock_explain_json,
+   * with "story", a text for people, and "warn", whether to warn the user. *out is passed to `run`;
+   * it is never released. */
   opdock_status (*open)(void* context, opdock_function* function, opdock_device device,
                         const char* file, const char* record, void** out, char* error,
                         uint32_t error_size);
-  /* As opdock_op.run: fresh tensors are allocated, with the shapes that the op's shape rules
-   * give. */
+  /* Runs the reference as opdock_op.run runs an op. Fresh tensors are already allocated, with the
+   * shapes that the op's shape rules give. */
   opdock_status (*run)(void* context, void* reference, const opdock_call* call,
                        const opdock_value* args, uint32_t num_args, opdock_value* results,
                        uint32_t num_results);
@@ -131,96 +138,101 @@ OPDOCK_EXPORT opdock_status opdock_runtime_create(const opdock_options* options,
 /* Frees the runtime and its functions. NULL is fine. */
 OPDOCK_EXPORT void opdock_runtime_destroy(opdock_runtime* runtime);
 
-/* "0.1.0"; static. */
+/* Returns the library's version, such as "0.1.0"; the text is static. */
 OPDOCK_EXPORT const char* opdock_version(void);
-/* "invalid argument" for OPDOCK_INVALID_ARGUMENT, and so on; static. */
+/* Returns the name of a status, such as "invalid argument" for OPDOCK_INVALID_ARGUMENT; the text is
+ * static. */
 OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
 
 /* ------------------------------------------------------------------------------------- reports */
 
-/* Each writes a JSON text, NUL-terminated, that the caller frees with opdock_free. docs/verdicts.md
- * describes the members. They read files and machine facts; none loads a plugin, creates a context
- * on a device, or starts a process, except where the CUDA driver is present without NVML (then a
- * short-lived helper process asks it once), and where opdock_survey_json says so. */
+/* Each function here whose name ends with _json writes a NUL-terminated JSON text that the caller
+ * frees with opdock_free. docs/verdicts.md describes the members. The functions read files and
+ * machine facts. None loads a plugin, creates a context on a device, or starts a process, with two
+ * exceptions: if the CUDA driver is present without NVML, a short-lived helper process asks the
+ * driver once; and opdock_survey_json and opdock_build_json start processes, as their comments
+ * say. */
 
-/* {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
+/* Writes {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
  * "reasons": […]}]} for everything that discovery finds, in its order: shared objects (kind
- * "binary"), then source plugins (kind "source", verdict "buildable" or "rejected"). rescan: look
- * at the folders again. */
+ * "binary"), then source plugins (kind "source", verdict "buildable" or "rejected"). rescan:
+ * nonzero to look at the folders again. */
 OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out,
                                              char* error, uint32_t error_size);
-/* Any one file: its ELF facts, GPU images, note if any, and verdict. Needs no trust, as none of its
- * code is executed. OPDOCK_NOT_FOUND if there is no such file. */
+/* Describes any one file: its ELF facts, its GPU images, its note if it has one, and the verdict.
+ * Needs no trust, as none of its code is executed. OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path,
                                                 char** out, char* error, uint32_t error_size);
-/* Many files at once: will the native code of these packages run, and if not, why? request: a JSON
- * object with any of "paths" (shared objects, programs, wheels, folders, virtual environments),
- * "packages" (names of installed packages), "environment" (true: all that are installed), "sites"
- * (where packages are installed; without it the Python of $VIRTUAL_ENV or PATH is asked, which
- * starts a process), "with" (names of installed packages that are imported before), and the
- * machine, if it is not this one: "gpus" (texts such as "sm_100"), "driver", "cuda", "glibc",
- * "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
+/* Reports whether the native code of many files or packages will run, and if not, why. request: a
+ * JSON object with any of "paths" (shared objects, programs, wheels, folders, virtual
+ * environments), "packages" (names of installed packages), "environment" (true: all packages that
+ * are installed), "sites" (where packages are installed; without it the Python of $VIRTUAL_ENV or
+ * PATH is asked, which starts a process), "with" (names of installed packages that are imported
+ * first), and a description of the machine, if it is not this one: "gpus" (texts such as "sm_100"),
+ * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
  * {"machine", "packages", "skipped", "reasons", "summary"}. Needs no trust. OPDOCK_NOT_FOUND for a
- * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for a
- * request that cannot be. Reads files on as many threads as there are cores; opdock_options' hooks
+ * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for an
+ * invalid request. Reads files on as many threads as there are cores; the hooks of opdock_options
  * are called on the caller's thread. */
 OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
                                                char** out, char* error, uint32_t error_size);
-/* From now on the runtime's reports on plugins (list, explain) are those of another machine: what
- * would it do? machine: a JSON object with any of "gpus" (texts such as "sm_100"), "driver", "cuda"
+/* Makes the runtime's reports on plugins (list, explain) describe what another machine would do,
+ * from now on. machine: a JSON object with any of "gpus" (texts such as "sm_100"), "driver", "cuda"
  * and "rocm" (texts), as in opdock_survey_json; the rest of the machine is this one. GPUs that
- * would be served by compiling a plugin's source count as served. Such a runtime loads nothing.
- * Call it before any other function with the runtime. OPDOCK_INVALID_ARGUMENT for a machine that
- * cannot be. */
+ * would be served by compiling a plugin's source count as served. The runtime then loads nothing.
+ * Call this before any other function with the runtime. OPDOCK_INVALID_ARGUMENT for an impossible
+ * machine. */
 OPDOCK_EXPORT opdock_status opdock_runtime_describe(opdock_runtime* runtime, const char* machine,
                                                     char* error, uint32_t error_size);
-/* What differs between the files `a` and `b`, such as two builds of one library: architectures,
- * toolkits, libraries and symbol versions needed, symbols, sizes. Either may be a wheel's member:
- * "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md. OPDOCK_NOT_FOUND if there is
- * no such file. */
+/* Reports the differences between the files `a` and `b`, such as two builds of one library:
+ * architectures, toolkits, libraries and symbol versions needed, symbols, sizes. Each may be a
+ * member of a wheel: "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md.
+ * OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a,
                                                      const char* b, char** out, char* error,
                                                      uint32_t error_size);
-/* How `name`, an op or a plugin, is or is not resolved: each candidate in order of preference, the
- * chosen one for each device, and every other one with its reasons. */
+/* Explains how `name`, an op or a plugin, is resolved, or why it is not: each candidate in order of
+ * preference, the chosen one for each device, and every other candidate with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
                                                 char** out, char* error, uint32_t error_size);
-/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for which
- * purpose. In a process that has loaded plugins also whether one of their files has been
+/* Reports what this machine has (CPU, C library, drivers, GPUs, tools) and what is missing for
+ * which purpose; in a process that has loaded plugins, also whether one of their files has been
  * overwritten in place. */
 OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                                uint32_t error_size);
-/* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, with
- * every byte checked and damaged entries set aside), "gc" (remove the least recently used entries
- * beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export" or
+/* Lists or changes the cache of compiled and built code. action: "ls" (list the entries), "verify"
+ * (also check every byte and set damaged entries aside), "gc" (remove the least recently used
+ * entries beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export",
  * "import", which refuses an archive with compiled code (anybody can make one), or
- * "import-trusted", for an archive of whoever may run code here (file: the archive; else NULL).
- * *out: an object, see docs/cache.md.
- * OPDOCK_INVALID_ARGUMENT for another action or an invalid setting; OPDOCK_INCOMPATIBLE if the
- * folder, the file or its file system cannot be used. May block on files. */
+ * "import-trusted", for an archive from someone who may run code here. file: the archive; NULL for
+ * the other actions. *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another action
+ * or an invalid setting; OPDOCK_INCOMPATIBLE if the folder, the file or its file system cannot be
+ * used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
-/* For `opdock bench --tune`: which of several ways to launch an op is the fastest
- * (opdock.tuning/1), measured and kept; docs/tuning.md. request: a JSON object, or NULL. action:
- *   "measure"  From now on the questions of this process's calls are recorded. With "choice" (a
- *              number; -1: the plugin's own) all of them, or with "question" (as below) that one,
- *              are answered so; the others as usual. Not for use beside calls that are not measured.
- *   "stop"     No longer.
- *   "asked"    Writes those that were asked since the last time, {"asked": [{"plugin", "version",
- *              "build", "device", "op", "question": "0x12ab", "count": how many ways}]}.
- *   "store"    Keeps {"plugin", "version", "build", "device", "results": [{"question", "choice",
- *              "count", "situation" (a text), "default_us", "best_us"}]} in the cache, in the
- *              place of older results of the same questions (choice -1: of none), for all
- *              processes that load the plugin later, and in this one at once. Writes {"folder"}.
+/* For `opdock bench --tune`: measures which of several ways to launch an op is the fastest
+ * (opdock.tuning/1), and stores, lists and removes results; docs/tuning.md. request: a JSON object,
+ * or NULL. action:
+ *   "measure"  From now on, records the questions that calls of this process ask. "choice" (a
+ *              number; -1: the plugin's own choice) is the answer to all of them, or only to
+ *              "question" (as below); other questions are answered as usual. Do not use it while
+ *              calls run that are not to be measured.
+ *   "stop"     Ends "measure".
+ *   "asked"    Writes the questions that were asked since the last "asked": {"asked": [{"plugin",
+ *              "version", "build", "device", "op", "question": "0x12ab", "count": number of ways}]}.
+ *   "store"    Stores {"plugin", "version", "build", "device", "results": [{"question", "choice",
+ *              "count", "situation" (a text), "default_us", "best_us"}]} in the cache, in place of
+ *              older results of the same questions (choice -1: the old result is only removed), for
+ *              all processes that load the plugin later, and for this one at once. Writes {"folder"}.
  *   "list"     Writes {"folder", "stored": [{"plugin", "version", "build", "device", "created",
  *              "path", "results"}]}.
- *   "forget"   Removes what is stored of {"plugin"}, or without it of all, and writes it as "list"
- *              does. This process goes on with what it has loaded.
- * OPDOCK_INVALID_ARGUMENT for another action or a request that cannot be; OPDOCK_INCOMPATIBLE if
- * the cache cannot be used. May block on files. */
+ *   "forget"   Removes the stored results of {"plugin"}, or all results without it, and writes them
+ *              as "list" does. This process goes on with the results that it has loaded.
+ * OPDOCK_INVALID_ARGUMENT for another action or an invalid request; OPDOCK_INCOMPATIBLE if the
+ * cache cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_tuning_json(const char* action, const char* request, char** out,
                                                char* error, uint32_t error_size);
-/* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
+/* Writes every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
 /* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
  * unless it is there already; docs/building.md. The path is consent: trust is not checked. May take
@@ -229,81 +241,82 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
  * "timeout" (numbers; seconds, for each plugin). Writes {"plugin", "version", "folder", "outcome":
  * "built" | "cached" | "failed" | "skipped", "cuda_archs", "hip_archs", "path" (of the shared
  * object, or null), "built" (by this call), "by", "seconds", "log", "changed", "warnings",
- * "reasons"}. OPDOCK_OK also if it could not be built: then "path" is null and "reasons" say why.
- * For a plugin.toml with mistakes, which are reported before anything is compiled, "plugin" and
- * "version" are null too. OPDOCK_INVALID_ARGUMENT for invalid options, and if there is no
- * plugin.toml.
- * path NULL: every source plugin that is found, one after the other; trust is checked for each.
- * Writes {"plugins": [one such object each], "reasons"}; a folder that is not built for a reason
- * other than a failed build lacks some members. "skipped": switched off, found a second time, or
- * for GPUs that were not asked for and whose compiler is missing. "reasons" are architectures that
- * cannot be compiled for: then nothing was started, and "plugins" is empty. */
+ * "reasons"}. Returns OPDOCK_OK even if the plugin could not be built: then "path" is null and
+ * "reasons" say why. For a plugin.toml with mistakes, which are reported before anything is
+ * compiled, "plugin" and "version" are null too. OPDOCK_INVALID_ARGUMENT for invalid options, and
+ * if there is no plugin.toml. path NULL: every source plugin that is found, one after the other;
+ * trust is checked for each. Writes {"plugins": [one such object each], "reasons"}; a folder that
+ * is not built for a reason other than a failed build lacks some members. "skipped": switched off,
+ * found a second time, or for GPUs that were not asked for and whose compiler is missing. "reasons"
+ * are architectures that cannot be compiled for: then nothing was started, and "plugins" is
+ * empty. */
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
-/* Copies the shared object `path` into a plugin folder, as NAME.so by its note's name, if this
- * machine does not reject it. options: NULL, or an object as JSON that may have "folder" (else it
- * is the user's own; it is made if it is not there) and "force" (true: what this machine rejects is
- * installed too, if it is a plugin, and any file of that name is replaced). A reader finds either
+/* Copies the shared object `path` into a plugin folder, as NAME.so with the name in its note,
+ * unless this machine rejects it. options: NULL, or a JSON object that may have "folder" (default:
+ * the user's own plugin folder; it is created if needed) and "force" (true: a plugin that this
+ * machine rejects is installed too, and any file of that name is replaced). A reader finds either
  * the previous plugin or the new one, complete; a process that has loaded the old one keeps it. The
- * path is consent. May block on files. Writes what opdock_list_json has of the installed plugin,
- * and "path" (null: it is rejected, "reasons" say why, and nothing was changed), "replaced" (the
- * version that it replaces, or null) and "found" (whether the search finds it there:
- * OPDOCK_PLUGIN_PATH may lead elsewhere). OPDOCK_INVALID_ARGUMENT for a path that is not a readable
- * regular file, for other options, without a home folder, and if another plugin's file has the
- * name; OPDOCK_INTERNAL if it cannot be written. */
+ * path is consent. May block on files. Writes the members that opdock_list_json has for the
+ * installed plugin, and "path" (null: the plugin is rejected, "reasons" say why, and nothing was
+ * changed), "replaced" (the version that it replaces, or null) and "found" (whether the search
+ * finds it there: OPDOCK_PLUGIN_PATH may lead elsewhere). OPDOCK_INVALID_ARGUMENT for a path that
+ * is not a readable regular file, for other options, without a home folder, and if another plugin's
+ * file has the name; OPDOCK_INTERNAL if the file cannot be written. */
 OPDOCK_EXPORT opdock_status opdock_install_json(opdock_runtime* runtime, const char* path,
                                                 const char* options, char** out, char* error,
                                                 uint32_t error_size);
 /* Removes the plugin `name` from the user's own plugin folder; a process that has loaded it keeps
- * it. Writes {"name", "version" and "path" of what was removed, "path_left" (a plugin of that name
- * that the search finds still, or null)}. OPDOCK_NOT_FOUND if no such plugin is installed there,
- * OPDOCK_INVALID_ARGUMENT without a home folder and for a file of that name that is another's,
- * OPDOCK_INTERNAL if it cannot be removed. */
+ * it. Writes {"name", "version" and "path" of the removed plugin, "path_left" (a plugin of that
+ * name that the search still finds, or null)}. OPDOCK_NOT_FOUND if no such plugin is installed
+ * there, OPDOCK_INVALID_ARGUMENT without a home folder and if the file of that name is another
+ * plugin's, OPDOCK_INTERNAL if it cannot be removed. */
 OPDOCK_EXPORT opdock_status opdock_uninstall_json(opdock_runtime* runtime, const char* name,
                                                   char** out, char* error, uint32_t error_size);
-/* Tells the library that `library` ("torch", "python") is in this process in `version`
- * ("2.13.0+cpu"), if the caller knows the version and the library cannot find it out; verdicts on
- * plugins that declare the library use it from the next scan on. OPDOCK_INVALID_ARGUMENT for a
- * version that does not begin with numbers. */
+/* Tells Opdock that `library` ("torch", "python") is in this process in `version` ("2.13.0+cpu"),
+ * for a caller that knows a version that Opdock cannot find out itself. Verdicts on plugins that
+ * declare the library use it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does
+ * not begin with numbers. */
 OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char* version,
                                                 char* error, uint32_t error_size);
-/* Every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got from
- * opdock_get_function, opdock_prepare or a call, and forgets them: [{"step", "plugin", "path",
+/* Writes every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got
+ * from opdock_get_function, opdock_prepare or a call, and forgets them: [{"step", "plugin", "path",
  * "code", "stage", "severity", "text", "found", "wanted", "advice"}]; [] if there are none. "text"
- * says to people what "found" and "wanted" hold for programs. */
+ * tells people what "found" and "wanted" tell programs. */
 OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size);
-/* Frees what a function of this header allocated. NULL is fine. */
+/* Frees memory that a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);
 
-/* The user's consent to load plugins from `folder` (an absolute path) and what really lies below
- * it, kept in the user's own configuration. action: "add", "remove", "check", which changes nothing
- * and takes a file too, or "list" (folder: NULL); or "force": "add" that also takes "/" and folders
- * that everybody may write, which "add" refuses.
- * *out: {"folder", "consent" (it covers the folder now), "trusted" (plugins in it may be used, as
- * far as its place goes), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
- * is trusted where both its own place and its target's are. OPDOCK_INVALID_ARGUMENT for another
- * action, for a path that is not a folder, and for a folder to be removed that is not listed. */
+/* Reads or changes the user's consent to load plugins from `folder` (an absolute path) and what
+ * really lies below it; consent is kept in the user's own configuration. action: "add"; "force",
+ * which also adds "/" and folders that everybody may write, which "add" refuses; "remove"; "check",
+ * which changes nothing and accepts a file too; or "list" (folder: NULL). *out: {"folder",
+ * "consent" (it covers the folder now), "trusted" (plugins in it may be used, as far as their
+ * location is concerned), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
+ * is trusted if both its own location and its target's are. OPDOCK_INVALID_ARGUMENT for another
+ * action, for a path that is not a folder, and for the removal of a folder that is not listed. */
 OPDOCK_EXPORT opdock_status opdock_trust_json(const char* action, const char* folder, char** out,
                                               char* error, uint32_t error_size);
-/* opdock_trust_json's "add". */
+/* Adds a folder, as opdock_trust_json does with "add". */
 OPDOCK_EXPORT opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size);
 
 /* ----------------------------------------------------------------------------------- functions */
 
 /* Finds an op by name, or by "plugin/op" to require one plugin. Discovers and checks plugins if
- * that has not happened, loads nothing yet. OPDOCK_NOT_FOUND if nothing provides it,
- * OPDOCK_INCOMPATIBLE if only unusable plugins do; the text has the reasons, opdock_explain_json
- * all of them. The handle belongs to the runtime; asking twice gives the same one. */
+ * that has not happened yet; loads none. OPDOCK_NOT_FOUND if nothing provides the op,
+ * OPDOCK_INCOMPATIBLE if only unusable plugins do; the text has the main reasons,
+ * opdock_explain_json all of them. The handle belongs to the runtime; a second request for the same
+ * name returns the same handle. */
 OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const char* name,
                                                 opdock_function** out, char* error,
                                                 uint32_t error_size);
 
 /* ------------------------------------------------------------------------------- what an op is */
 
-/* Everything that is declared of an op, so that a framework's bridge need not parse its schema. All
- * that these structs point at belongs to the function and does not change until the runtime is
- * destroyed. */
+/* These structs describe everything that an op declares, so that a bridge to a framework need not
+ * parse the schema. All that they point at belongs to the function and does not change until the
+ * runtime is destroyed. */
 
 typedef struct opdock_param { /* one parameter of a schema; frozen */
   const char* name;
@@ -321,21 +334,21 @@ typedef struct opdock_param { /* one parameter of a schema; frozen */
 #define OPDOCK_PARAM_WRITTEN 16u           /* Tensor(a!): the op writes into it */
 #define OPDOCK_PARAM_OPTIONAL_ELEMENTS 32u /* Tensor?[]: elements may be None */
 
-/* A node of an expression over arguments; frozen. `a`, `b`, `c`: numbers of nodes of the same rule.
- */
+/* A node of an expression over arguments; frozen. `a`, `b` and `c` are indices of nodes of the same
+ * rule. */
 typedef struct opdock_expr {
   uint32_t kind;   /* OPDOCK_EXPR_… */
-  int32_t param;   /* the parameter that it is about, or -1 */
-  int64_t integer; /* of a constant */
+  int32_t param;   /* the parameter that it refers to, or -1 */
+  int64_t integer; /* the value of a constant */
   int32_t a, b, c; /* operands, or -1 */
-  int32_t element; /* of a list: the node that says which one; -1: the parameter is no list */
+  int32_t element; /* for a list: the node with the index; -1: not a list */
 } opdock_expr;
 #define OPDOCK_EXPR_CONSTANT 0 /* integer */
 #define OPDOCK_EXPR_INT 1      /* the int argument, or its element */
-#define OPDOCK_EXPR_SIZE 2     /* of the tensor's dimension a, below 0 from the end */
-#define OPDOCK_EXPR_NDIM 3     /* of the tensor */
-#define OPDOCK_EXPR_LENGTH 4   /* of the list */
-#define OPDOCK_EXPR_INDEX 5    /* the number of the result list's element, from 0 */
+#define OPDOCK_EXPR_SIZE 2     /* the size of the tensor's dimension a; negative: from the end */
+#define OPDOCK_EXPR_NDIM 3     /* the tensor's number of dimensions */
+#define OPDOCK_EXPR_LENGTH 4   /* the list's number of elements */
+#define OPDOCK_EXPR_INDEX 5    /* the index of the result list's element, from 0 */
 #define OPDOCK_EXPR_ADD 6      /* a + b, and so on */
 #define OPDOCK_EXPR_SUBTRACT 7
 #define OPDOCK_EXPR_MULTIPLY 8
@@ -346,45 +359,45 @@ typedef struct opdock_expr {
 #define OPDOCK_EXPR_CHOOSE 13 /* c ? a : b; c is a condition */
 #define OPDOCK_EXPR_TRUE 14   /* a condition: the bool argument is True */
 #define OPDOCK_EXPR_GIVEN 15  /* a condition: the argument is not None */
-#define OPDOCK_EXPR_NOT 16    /* a condition: a is not */
+#define OPDOCK_EXPR_NOT 16    /* a condition: a is false */
 
-typedef struct opdock_dim { /* a dimension of a shape, or a run of a tensor's; frozen */
-  int32_t expr;             /* its size; -1: it is a run */
-  int32_t param;            /* of a run: of this tensor's dimensions, */
-  int32_t element;          /* (or of this element's, a node) */
+typedef struct opdock_dim { /* a dimension of a shape, or a run of dimensions; frozen */
+  int32_t expr;             /* the node with its size; -1: it is a run */
+  int32_t param;            /* for a run: the parameter of the tensor */
+  int32_t element;          /* for a run: the node with the index in a list, or -1 */
   int32_t reserved;
-  int64_t from, to; /* those from `from` to before `to`; below 0 from the end; INT64_MAX: the end */
+  int64_t from, to; /* a run's dimensions [from, to); negative: from the end; INT64_MAX: the end */
 } opdock_dim;
 
 typedef struct opdock_shape { /* a shape and dtype, as an expression; frozen */
   uint32_t num_dims;
   uint32_t reserved;
   const opdock_dim* dims;
-  opdock_dtype dtype; /* bits 0: as dtype_param has it */
-  /* A tensor (an element of a list), whose dtype it is, or a ScalarType; -1: the first tensor among
-   * the arguments. */
+  opdock_dtype dtype; /* bits 0: dtype_param gives it */
+  /* The parameter that gives the dtype: a tensor (or an element of a list of tensors), or a
+   * ScalarType. -1: the first tensor among the arguments. */
   int32_t dtype_param;
   int32_t dtype_element;
 } opdock_shape;
 
 typedef struct opdock_shape_rule { /* what a result with fresh tensors is; frozen */
-  const char* text;                /* as it is written */
+  const char* text;                /* as the plugin wrote it */
   uint32_t num_exprs;
-  int32_t condition; /* a node: which of the two shapes; -1: the first */
+  int32_t condition; /* a node: true for `then`, false for `otherwise`; -1: `then` */
   const opdock_expr* exprs;
   opdock_shape then;
   opdock_shape otherwise;
-  int32_t count;           /* of a Tensor[]: the node that says how many; else -1 */
-  uint32_t otherwise_none; /* 1: without the condition there is no tensor */
+  int32_t count;           /* for a Tensor[]: the node with its length; else -1 */
+  uint32_t otherwise_none; /* 1: if the condition is false, there is no tensor */
 } opdock_shape_rule;
 
 typedef struct opdock_result { /* one result of a schema; frozen */
   uint32_t tag;                /* OPDOCK_TAG_TENSOR, _INT, _FLOAT, _BOOL or _OBJECT */
   uint32_t flags;              /* OPDOCK_PARAM_OPTIONAL, OPDOCK_PARAM_LIST */
-  int32_t param;               /* the parameter that it is, or -1: it is fresh */
+  int32_t param;               /* the parameter that is returned, or -1: it is fresh */
   uint32_t reserved;
   const char* object_type;             /* as of a parameter */
-  const opdock_shape_rule* shape_rule; /* of fresh tensors, else NULL */
+  const opdock_shape_rule* shape_rule; /* for fresh tensors, else NULL */
 } opdock_result;
 
 typedef struct opdock_gradient_arg { /* what a gradient's op gets for a parameter; frozen */
@@ -399,26 +412,26 @@ typedef struct opdock_gradient_arg { /* what a gradient's op gets for a paramete
        is no Tensor?, zeros */
 #define OPDOCK_GRADIENT_CONSTANT 3
 
-typedef struct opdock_gradient { /* of one or several parameters; frozen */
+typedef struct opdock_gradient { /* gradient of one or several parameters; frozen */
   uint32_t num_params;
   uint32_t num_args;
-  const uint32_t* params;          /* which ones */
-  const uint32_t* results;         /* which of the op's results is the gradient of each of these */
-  const char* op;                  /* of the same plugin; NULL: they have no gradient, */
-  const char* why;                 /* for this reason */
+  const uint32_t* params;          /* their indices */
+  const uint32_t* results;         /* for each of params, the result of `op` that is its gradient */
+  const char* op;                  /* an op of the same plugin; NULL: there is no gradient */
+  const char* why;                 /* why there is no gradient */
   const opdock_gradient_arg* args; /* one for each of the op's parameters */
 } opdock_gradient;
 
 typedef struct opdock_device_support { /* frozen */
   int32_t type;                        /* OPDOCK_CPU, … */
-  uint32_t num_dtypes;                 /* that the deciding tensor may have there; 0: any */
+  uint32_t num_dtypes;                 /* dtypes of the device_arg tensor there; 0: any */
   const opdock_dtype* dtypes;
 } opdock_device_support;
 
 typedef struct opdock_function_info {
   uint32_t struct_size;
-  uint32_t flags;   /* OPDOCK_OP_… of the plugin that comes first; MAY_BLOCK, HOST_SYNC, RANDOM and
-                       RETAINS if any that may serve has them */
+  uint32_t flags;   /* OPDOCK_OP_… of the first plugin; MAY_BLOCK, HOST_SYNC, RANDOM and RETAINS if
+                       any plugin that may serve has them */
   const char* name; /* "softmax" */
   const char* schema; /* "softmax(Tensor x, …) -> Tensor" */
   uint32_t num_params;
@@ -427,28 +440,29 @@ typedef struct opdock_function_info {
   const opdock_result* results;
   uint32_t device_arg; /* the parameter whose device decides where the op runs */
   uint32_t num_devices;
-  const opdock_device_support* devices; /* that some plugin is made for, whatever is here */
-  const opdock_gradient* gradients;     /* none: the op declares nothing of gradients */
+  const opdock_device_support* devices; /* that some plugin supports, present here or not */
+  const opdock_gradient* gradients;     /* none if the op does not declare any */
   uint32_t num_gradients;
   uint32_t reserved;
 } opdock_function_info;
 
-/* What is declared of the function: by its schema, and by the first plugin that provides it. Loads
- * nothing. */
+/* Returns what is declared for the function by its schema and by the first plugin that provides it.
+ * Loads nothing. */
 OPDOCK_EXPORT const opdock_function_info* opdock_describe(const opdock_function* function);
-/* The op's documentation. It is in the plugin's code: asking for it loads the plugin, and gives ""
- * if that fails. Valid as long as the function. */
+/* Returns the op's documentation. Because it is in the plugin's code, this loads the plugin;
+ * returns "" if that fails. Valid as long as the function. */
 OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
 
-/* How many fresh tensors each result has for these arguments (all parameters, in the schema's
- * order), by the shape rules, without a plugin. counts: room for one number a result. 0 of what is
- * no fresh tensor. */
+/* Computes how many fresh tensors each result has for these arguments (all parameters, in the
+ * schema's order) by the shape rules, without a plugin. counts: has room for one number for each
+ * result; 0 for a result that is not a fresh tensor. */
 OPDOCK_EXPORT opdock_status opdock_count_results(const opdock_function* function,
                                                  const opdock_value* args, uint32_t num_args,
                                                  uint32_t* counts, char* error,
                                                  uint32_t error_size);
-/* What they are: all of them, one after the other, as opdock_plan.outputs has them. room: of
- * `outputs`, as many as opdock_count_results gives in all. */
+/* Computes the fresh tensors of all results, one after the other, in the form of
+ * opdock_plan.outputs. room: capacity of `outputs`, at least the sum of the numbers from
+ * opdock_count_results. */
 OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function,
                                                  const opdock_value* args, uint32_t num_args,
                                                  opdock_output* outputs, uint32_t room, char* error,
@@ -456,10 +470,11 @@ OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function
 
 /* --------------------------------------------------------------------------------------- calls */
 
-/* Loads the plugins for the function, makes all their kernels ready on `device` (those that have to
- * be compiled, several at once) and prepares it, so that the next call there loads and compiles
- * nothing and may lie inside a graph capture. Without it a call makes ready the kernels that it
- * launches. A kernel that does not compile is an error; the others are ready nevertheless. */
+/* Loads the plugins for the function, makes all their kernels ready on `device` (compiling several
+ * at once, if they have to be compiled) and prepares the op, so that the next call there loads and
+ * compiles nothing and may lie inside a graph capture. Without opdock_prepare, a call makes ready
+ * the kernels that it launches. A kernel that does not compile is an error; the others are ready
+ * nevertheless. */
 OPDOCK_EXPORT opdock_status opdock_prepare(opdock_function* function, opdock_device device,
                                            char* error, uint32_t error_size);
 
@@ -468,10 +483,11 @@ typedef struct opdock_keeper {
   uint32_t struct_size;
   uint32_t reserved;
   void* context;
-  /* On the calling thread, while the call runs: the memory of `tensor`, an argument of the call,
-   * stays until `release` gets *out, whatever *out is. Not OPDOCK_OK: the memory cannot be kept. */
+  /* Called on the calling thread, while the call runs. Keeps the memory of `tensor`, an argument of
+   * the call, until `release` is called with *out, whose value the program chooses. Any status but
+   * OPDOCK_OK means that the memory cannot be kept. */
   opdock_status (*retain)(void* context, const opdock_tensor* tensor, void** out);
-  /* Any thread, at any time afterwards. Must not block. */
+  /* Called on any thread, at any time afterwards. Must not block. */
   void (*release)(void* kept);
 } opdock_keeper;
 
@@ -482,19 +498,21 @@ typedef struct opdock_call_options {
   /* Where random numbers come from, for ops with OPDOCK_OP_RANDOM; its offset is advanced. NULL: a
    * Generator among the arguments, else the runtime's own generator of the device. */
   opdock_generator* generator;
-  /* The caller's, of the planned size; NULL, and where the plugin that planned cannot make the call
-   * and another one does: the host's. */
+  /* The caller's memory, of the planned size. The host uses its own memory if this is NULL, and if
+   * the plugin that planned cannot make the call and another plugin does. */
   void* workspace;
   uint64_t workspace_bytes;
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */
-  /* Nonzero: products of float32 may round to TF32 what they multiply. Asked on the calling thread,
-   * at most once while a call is planned and once while it runs, and only by a product of float32
-   * on an NVIDIA GPU; a program that always allows it returns 1. NULL: they may not. */
+  /* Returns nonzero if products of float32 may round their factors to TF32. It is called on the
+   * calling thread, at most once while a call is planned and once while it runs, and only by a
+   * product of float32 on an NVIDIA GPU; a program that always allows TF32 returns 1. NULL:
+   * rounding is not allowed. */
   int32_t (*allows_tf32)(void);
 } opdock_call_options;
 
-/* Seeds the runtime's own generators, one for each device, from which ops draw that are given no
- * other; each begins at offset 0. Without it their first seed comes from the system's entropy. */
+/* Seeds the runtime's own generators, one for each device, from which an op draws that is given no
+ * other generator. Each begins at offset 0. Without this call their first seed comes from the
+ * system's entropy. */
 OPDOCK_EXPORT opdock_status opdock_manual_seed(opdock_runtime* runtime, uint64_t seed, char* error,
                                                uint32_t error_size);
 
@@ -507,12 +525,12 @@ OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
                                              const opdock_value* args, uint32_t num_args,
                                              opdock_plan* plan, char* error, uint32_t error_size);
 
-/* Runs what opdock_plan_call has planned, for the same function, arguments and options. results:
- * one for each that the schema returns. On entry those with fresh tensors hold them, of the planned
- * dtype, shape and device: a tensor, OPDOCK_TAG_NONE for a Tensor? that was not planned, a list of
- * as many tensors as were planned. The others are filled in. A call that was planned over shapes
- * (OPDOCK_VALUE_NO_DATA) is first planned again with the data. Enqueues on the stream and returns;
- * CPU ops have finished. */
+/* Runs a call that opdock_plan_call has planned, for the same function, arguments and options.
+ * results: one for each result of the schema. On entry, results with fresh tensors hold these, with
+ * the planned dtype, shape and device: a tensor, OPDOCK_TAG_NONE for a Tensor? that was not
+ * planned, or a list of as many tensors as were planned. The other results are filled in. A call
+ * that was planned without data (OPDOCK_VALUE_NO_DATA) is first planned again with the data.
+ * Enqueues GPU work on the stream and returns; CPU ops have finished then. */
 OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                const opdock_call_options* options,
                                                const opdock_plan* plan, const opdock_value* args,
@@ -520,10 +538,10 @@ OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                uint32_t num_results, char* error,
                                                uint32_t error_size);
 
-/* Plans, checks and runs. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is allocated
- * by the host and gets OPDOCK_VALUE_OWNED, as does an object: free them with opdock_value_free. GPU
- * memory is freed in the order of options->stream, which must still exist then. If the call fails,
- * the results are unchanged. */
+/* Plans, checks and runs one call. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is
+ * allocated by the host and gets OPDOCK_VALUE_OWNED, as does an object: free them with
+ * opdock_value_free. GPU memory is freed in the order of options->stream, which must still exist
+ * then. If the call fails, the results are unchanged. */
 OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
                                           const opdock_call_options* options,
                                           const opdock_value* args, uint32_t num_args,

@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A plugin is a shared object that exports one function, OPDOCK_ENTRY, and carries an ELF note that
- * says what it needs (docs/note.md). The host first checks the note and the file. Only then it
- * loads the file, calls the entry function, and compares what it returns with the note.
+ * says what it needs (docs/note.md). The host first checks the note and the file. Only then does it
+ * load the file, call the entry function, and compare what that returns with the note.
  *
  * Rules that hold everywhere
  *   Versions    The ABI has a major and a minor number. The major changes when a frozen struct, the
@@ -16,8 +16,8 @@
  *               own minor. The list at the end of this file says what changed.
  *   Structs     A struct that begins with `struct_size` may grow at its end. The writer fills in
  *               sizeof of its own declaration. A member exists only if it lies inside struct_size,
- *               and a function pointer may be called only if it is also non-NULL (OPDOCK_HAS). The
- *               others are frozen within a major.
+ *               and a function pointer may be called only if it is also non-NULL (OPDOCK_HAS).
+ *               Structs without struct_size are frozen within a major.
  *   Ownership   Every pointer is borrowed for the duration of the call unless its comment says so.
  *   Strings     UTF-8 and NUL-terminated, unless a length accompanies them.
  *   Errors      Functions return an opdock_status and write a sentence into the call's error
@@ -42,13 +42,14 @@ extern "C" {
 #define OPDOCK_ABI_MAJOR 0
 #define OPDOCK_ABI_MINOR 3
 
-/* The one function a plugin exports. Its name carries the major: a plugin of another major is never
- * called through the wrong declaration. */
+/* The one function that a plugin exports. Its name contains the major version, so that a plugin of
+ * another major is never called through the wrong declaration. */
 #define OPDOCK_ENTRY opdock_plugin_v0
 #define OPDOCK_ENTRY_NAME "opdock_plugin_v0"
 
-/* The data symbol that a plugin with device images exports as well: their table (docs/note.md).
- * Tools that move segments keep symbols right. */
+/* The name of the data symbol that a plugin with device images also exports: the table of its
+ * images (docs/note.md). It is found through a symbol because tools that move segments keep symbols
+ * right. */
 #define OPDOCK_IMAGES_NAME "opdock_images_v0"
 
 #if defined(__GNUC__)
@@ -57,7 +58,7 @@ extern "C" {
 #define OPDOCK_EXPORT
 #endif
 
-/* True if `member` lies inside the size its owner declared for *ptr. */
+/* True if `member` lies inside the struct_size that the writer of *ptr filled in. */
 #define OPDOCK_HAS(ptr, type, member) \
   ((ptr)->struct_size >= offsetof(type, member) + sizeof((ptr)->member))
 
@@ -117,7 +118,7 @@ typedef struct opdock_dtype {
 /* A strided view of memory that somebody else owns. Frozen; its layout is DLPack's DLTensor.
  * Element [i0, i1, …] lies at data + byte_offset + (Σ i_k * strides[k]) * bytes per element.
  *
- * OPDOCK-H-1  The host sets strides always (in elements), also where DLPack allows NULL; with
+ * OPDOCK-H-1  The host always sets strides (in elements), even where DLPack allows NULL; with
  *             ndim 0, shape and strides may be NULL.
  * OPDOCK-H-2  data may be NULL only if the tensor has no elements, or with OPDOCK_VALUE_NO_DATA. */
 typedef struct opdock_tensor {
@@ -130,7 +131,7 @@ typedef struct opdock_tensor {
   uint64_t byte_offset;
 } opdock_tensor;
 
-/* The most dimensions that a result may have, and that the host accepts of an argument. */
+/* The largest number of dimensions of a result, and of an argument that the host accepts. */
 #define OPDOCK_MAX_NDIM 16
 
 /* ------------------------------------------------------------------------------------- values */
@@ -169,20 +170,22 @@ typedef struct opdock_list { /* frozen */
 } opdock_list;
 
 /* A sequence of random 32-bit numbers, and the position of the next unused one. Number n of a seed
- * is word n % 4 of Philox4x32-10's block n / 4 (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel
+ * is word n % 4 of block n / 4 of Philox4x32-10 (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel
  * random numbers: as easy as 1, 2, 3", SC 2011), whose key is the seed and whose counter is the
- * block's number; opdock/philox.cuh computes it, on the CPU too.
+ * number of the block; opdock/philox.cuh computes it, also on the CPU.
  *
- * As an argument, or in the options of a call, it belongs to the caller: the host takes what a plan
- * asks for by advancing `offset` atomically, so that several calls at once may share it. What an op
- * finds in opdock_call.generator is a copy, whose offset is where the range taken for it begins. */
+ * As an argument, or in the options of a call, a generator belongs to the caller. The host takes
+ * the numbers that a plan asks for by advancing `offset` atomically, so several calls may share a
+ * generator at once. opdock_call.generator, which an op reads, is a copy whose offset is the begin
+ * of the range taken for that call. */
 typedef struct opdock_generator {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t seed;
   uint64_t offset;
-  /* The seed, in the memory of the op's device, to be read when the kernel runs, instead of `seed`;
-   * or NULL. A launch that was captured into a graph draws new numbers on each replay by it. */
+  /* NULL, or the address of a seed in the memory of the op's device, which is read when the kernel
+   * runs, in place of `seed`. With it, a launch that was captured into a graph draws new numbers on
+   * each replay. */
   const uint64_t* device_seed;
 } opdock_generator;
 
@@ -196,11 +199,11 @@ typedef struct opdock_generator {
  * OPDOCK-H-9   The host passes an op only objects of the type that its schema names. */
 typedef struct opdock_object {
   uint32_t struct_size;
-  uint32_t version;    /* of the type, counted by its owner: what the memory behind it looks like */
+  uint32_t version;    /* version of the type, set by its owner: how the memory is laid out */
   const char* type_id; /* as schemas name it; compared as text */
   void (*retain)(struct opdock_object* self);  /* atomic; any thread */
-  void (*release)(struct opdock_object* self); /* atomic; any thread; the last one destroys it, and
-                                                  may block */
+  void (*release)(struct opdock_object* self); /* atomic; any thread; the last release destroys the
+                                                  object and may block */
   opdock_device device;                        /* where its memory lies */
 } opdock_object;
 
@@ -224,7 +227,7 @@ typedef struct opdock_value { /* frozen, 16 bytes */
 
 /* ------------------------------------------------------------------------------- kernel launch */
 
-typedef struct opdock_kernel opdock_kernel; /* the host's; valid until the process ends */
+typedef struct opdock_kernel opdock_kernel; /* owned by the host; valid until the process ends */
 
 /* Attributes of a launch. */
 #define OPDOCK_LAUNCH_COOPERATIVE 1u  /* all blocks resident at once; grid-wide barriers allowed */
@@ -250,10 +253,10 @@ struct opdock_host;
 typedef struct opdock_device_facts {
   uint32_t struct_size;
   int32_t type;        /* OPDOCK_CPU, OPDOCK_CUDA, OPDOCK_ROCM */
-  uint32_t arch_major; /* compute capability, or the gfx name's; 0 on the CPU */
+  uint32_t arch_major; /* compute capability, or gfx version; 0 on the CPU */
   uint32_t arch_minor;
   uint32_t warp_size;       /* 32 or 64; 1 on the CPU */
-  uint32_t multiprocessors; /* on the CPU: usable cores, whatever opdock_options.num_threads */
+  uint32_t multiprocessors; /* on the CPU: usable cores, not opdock_options.num_threads */
   uint32_t max_threads_per_block;
   uint32_t max_shared_bytes; /* shared memory a block may have, static and dynamic */
   uint64_t l2_bytes;         /* 0 if unknown */
@@ -269,7 +272,7 @@ typedef struct opdock_call {
   uint32_t struct_size;
   uint32_t flags; /* none are defined */
   const struct opdock_host* host;
-  void* host_data;                  /* the host's own: never touched by a plugin */
+  void* host_data;                  /* private to the host: a plugin must not touch it */
   opdock_device device;             /* where the op runs */
   const opdock_device_facts* facts; /* of that device; valid until the process ends */
   void* stream;                     /* CUstream or hipStream_t; NULL on the CPU */
@@ -290,40 +293,42 @@ typedef struct opdock_host {
   uint32_t reserved;
   const char* version; /* of Opdock, such as "0.1.0" */
 
-  /* Writes a line to the log of the runtime that makes the call; with a call of NULL (from init, or
-   * from a thread of the plugin's own) to stderr, if it is a warning or an error. level: 0 debug, 1
-   * info, 2 warning, 3 error. Copies the text. */
+  /* Writes a line to the log of the runtime that makes the call. If call is NULL (in init, or on a
+   * thread of the plugin's own), warnings and errors go to stderr, and other lines are dropped.
+   * level: 0 debug, 1 info, 2 warning, 3 error. Copies the text. */
   void (*log)(const opdock_call* call, int32_t level, const char* message);
 
-  /* Records why a call failed: copies `message`, cut at the buffer's end, and returns `status`, so
-   * that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT, "…")`. */
+  /* Records why a call failed: copies `message`, truncated to the size of the buffer, and returns
+   * `status`, so that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT,
+   * "…")`. */
   opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
 
-  /* The kernel number `index` of opdock_plugin.kernels for call->device. The first call loads the
-   * image that the host chose; if the plugin has none for the device, it takes this one kernel from
-   * the cache or compiles it from the plugin's source. So the first call may block and allocate;
-   * later calls are one look-up. Ask only for kernels that are launched.
-   * OPDOCK_NOT_FOUND: there is no such kernel; OPDOCK_INCOMPATIBLE: it does not compile;
-   * OPDOCK_UNSUPPORTED: it is not ready and the stream is being captured (opdock_prepare makes all
-   * of a plugin's kernels ready). */
+  /* Gets kernel number `index` of opdock_plugin.kernels for call->device. The first request loads
+   * the image that the host chose. If the plugin has no image for the device, the host takes this
+   * one kernel from the cache or compiles it from the plugin's source. So the first request may
+   * block and allocate; later ones are a single look-up. Ask only for kernels that are launched.
+   * OPDOCK_NOT_FOUND: there is no such kernel. OPDOCK_INCOMPATIBLE: it does not compile.
+   * OPDOCK_UNSUPPORTED: it is not ready, and the stream is being captured (opdock_prepare makes all
+   * kernels of a plugin ready). */
   opdock_status (*kernel)(const opdock_call* call, uint32_t index, opdock_kernel** out);
 
-  /* Launches on call->stream. Never waits for the device. Errors of the launch itself are returned;
-   * an error while the kernel runs shows in a later call. */
+  /* Launches `kernel` on call->stream. Never waits for the device. Returns errors of the launch
+   * itself; an error while the kernel runs is reported by a later call. */
   opdock_status (*launch)(const opdock_call* call, opdock_kernel* kernel,
                           const opdock_launch* launch);
 
-  /* More workspace, for an op with OPDOCK_OP_MAY_ALLOCATE that cannot know its need when planning.
-   * Valid until run returns, on the device in stream order. Not while capturing. */
+  /* Allocates more workspace, for an op with OPDOCK_OP_MAY_ALLOCATE that cannot know in plan how
+   * much it needs. The memory is valid until run returns, and on the device for all work that run
+   * has enqueued (stream order). OPDOCK_UNSUPPORTED while the stream is being captured. */
   opdock_status (*workspace)(const opdock_call* call, uint64_t bytes, uint64_t alignment,
                              void** out);
 
-  /* The address of a driver function (libcuda's, libamdhip64's) that this table does not wrap, or
-   * NULL. device_type: OPDOCK_CUDA or OPDOCK_ROCM. */
+  /* Returns the address of a driver function (of libcuda or libamdhip64) that this table does not
+   * wrap, or NULL if there is none. device_type: OPDOCK_CUDA or OPDOCK_ROCM. */
   void* (*driver_symbol)(int32_t device_type, const char* name);
 
-  /* A table of further functions, or NULL if this host has no table of that name and revision, such
-   * as OPDOCK_PARALLEL_2. Valid until the process ends. */
+  /* Returns the table of further functions that has this name and revision, such as
+   * OPDOCK_PARALLEL_2, or NULL if this host has none. The table is valid until the process ends. */
   const void* (*get_extension)(const char* id);
 } opdock_host;
 
@@ -333,27 +338,28 @@ typedef struct opdock_parallel {
   uint32_t struct_size;
   uint32_t reserved;
   /* Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
-   * least `grain` items except the last, from this thread and as many of the host's workers as the
-   * runtime that makes the call has, and returns when all are done (it blocks). body must not
-   * throw. Nested calls run on the calling thread alone. */
+   * least `grain` items except the last. Runs on this thread and on as many of the host's workers
+   * as the runtime that makes the call has, and returns when all ranges are done (it blocks). body
+   * must not throw. A nested call runs only on the calling thread. */
   void (*parallel_for)(const opdock_call* call, uint64_t count, uint64_t grain,
                        void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 } opdock_parallel;
 
-/* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned: a
- * buffer in asynchronous I/O, or memory that another stream still reads. */
+/* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned, such
+ * as a buffer in asynchronous I/O, or memory that another stream still reads. */
 #define OPDOCK_RETAIN_1 "opdock.retain/1"
-typedef struct opdock_retained opdock_retained; /* the host's; one reference to an argument */
+typedef struct opdock_retained opdock_retained; /* host-owned; one reference to an argument */
 typedef struct opdock_retain {
   uint32_t struct_size;
   uint32_t reserved;
-  /* In run of an op with OPDOCK_OP_RETAINS: keeps the memory of `tensor`, which is an argument of
-   * the call or an element of one, until *out is released. Its shape and strides are valid only
-   * during the call. OPDOCK_UNSUPPORTED if the program that makes the call does not allow ops to
-   * keep arguments. */
+  /* Called in run of an op with OPDOCK_OP_RETAINS. Keeps the memory of `tensor`, which is an
+   * argument of the call or an element of one, until *out is released. The tensor's shape and
+   * strides are valid only during the call. OPDOCK_UNSUPPORTED if the program that makes the call
+   * does not allow ops to keep arguments. */
   opdock_status (*retain)(const opdock_call* call, const opdock_tensor* tensor,
                           opdock_retained** out);
-  /* Any thread, once. Never waits for the program (an interpreter takes the memory back later). */
+  /* Releases the memory; once, on any thread. Never waits for the program (an interpreter reclaims
+   * the memory later). */
   void (*release)(opdock_retained* retained);
 } opdock_retain;
 
@@ -363,31 +369,32 @@ typedef struct opdock_retain {
 typedef struct opdock_tuning {
   uint32_t struct_size;
   uint32_t reserved;
-  /* The fastest of the ways 0 to count - 1, or -1: nothing was measured, and the plugin's own
-   * choice holds. question: a number of the plugin's own that names the situation (the op, the
-   * dtype, the length of a row, …), the same in every build. While ways are being measured, the one
-   * that is to be tried: a call that cannot be made in that way fails, and says why, or is made in
-   * another one. In any phase, but it may have changed when run asks what plan asked. A few
-   * nanoseconds; takes no lock and allocates nothing, except while ways are being measured. */
+  /* Returns the fastest of the ways 0 to count - 1, or -1 if none was measured: then the plugin
+   * decides. question: a number that the plugin chooses to identify the situation (the op, the
+   * dtype, the length of a row, …), the same in every build. While ways are being measured, returns
+   * the way to try: a call that cannot be made in that way fails with the reason, or is made in
+   * another way. May be called in any phase; the answer in run may differ from the answer in plan.
+   * Takes a few nanoseconds, no lock and no allocation, except while ways are being measured. */
   int32_t (*choice)(const opdock_call* call, uint64_t question, uint32_t count);
 } opdock_tuning;
 
-/* Extension "opdock.cancel/1": whether the program wants a call that waits to end. */
+/* Extension "opdock.cancel/1": whether the program wants a waiting call to end. */
 #define OPDOCK_CANCEL_1 "opdock.cancel/1"
 typedef struct opdock_cancel {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Nonzero: yes, as after Ctrl-C (opdock_options.cancelled). run of an op with
-   * OPDOCK_OP_MAY_BLOCK asks about every 50 ms while it waits, on the thread of the call and with
-   * no lock held, as the program's own code runs here; it then returns OPDOCK_CANCELLED. What the
-   * call has begun and needs its arguments no longer may go on. */
+  /* Returns nonzero if the program wants the call to end, as after Ctrl-C
+   * (opdock_options.cancelled). While it waits, run of an op with OPDOCK_OP_MAY_BLOCK asks about
+   * every 50 ms, on the thread of the call and with no lock held, because the program's own code
+   * runs here; then it returns OPDOCK_CANCELLED. Work that the call has begun may go on if it no
+   * longer needs the arguments. */
   int32_t (*is_cancelled)(const opdock_call* call);
 } opdock_cancel;
 
 /* --------------------------------------------------------------------------------- the plugin */
 
-/* A tensor that plan asks the host to make. The host makes it contiguous: the last dimension's
- * stride is 1, and each other one's is the next one's times its size. */
+/* A tensor that plan asks the host to make. The host makes it contiguous: the last dimension has
+ * stride 1, and each other dimension has the next one's stride times the next one's size. */
 typedef struct opdock_output { /* frozen */
   opdock_dtype dtype;
   int32_t ndim;
@@ -395,31 +402,30 @@ typedef struct opdock_output { /* frozen */
   uint64_t alignment; /* of its memory, in bytes: a power of two, at most 2^30, or 0 for any */
 } opdock_output;
 
-/* The answer of plan. The host hands it in zeroed, with struct_size, num_outputs and outputs set.
- */
+/* What plan fills in. The host passes it zeroed, with struct_size, num_outputs and outputs set. */
 typedef struct opdock_plan {
   uint32_t struct_size;
-  /* The fresh tensors of all results, in order: one for a Tensor, none or one for a Tensor?, as
-   * many as it has elements for a Tensor[]. The shape rules give the numbers for these
+  /* The number of fresh tensors of all results, in order: one for a Tensor, none or one for a
+   * Tensor?, one for each element of a Tensor[]. It follows from the shape rules for these
    * arguments. */
   uint32_t num_outputs;
   opdock_output* outputs;       /* the host's array; the plugin fills in each element */
   uint64_t workspace_bytes;     /* on the op's device */
   uint64_t workspace_alignment; /* a power of two, or 0 for 256 */
   uint64_t random_numbers;      /* how many run draws; needs OPDOCK_OP_RANDOM */
-  uint64_t state[8];            /* handed to run as call->state */
+  uint64_t state[8];            /* passed to run as call->state */
   uint32_t flags;               /* set by the host: OPDOCK_PLAN_… */
-  uint32_t room; /* of `outputs`, in elements: set by a program, see opdock_plan_call */
+  uint32_t room;                /* of `outputs`, in elements; set by a caller of opdock_plan_call */
 } opdock_plan;
 
 /* Flags of a plan. */
-#define OPDOCK_PLAN_OF_SHAPES 1u /* an argument had no data: run first plans again, with it */
+#define OPDOCK_PLAN_OF_SHAPES 1u /* an argument had no data; opdock_run_planned plans again */
 
 /* Flags of an op: what the host and frameworks may rely on. */
 #define OPDOCK_OP_THREAD_SAFE 1u   /* two calls may run at once */
 #define OPDOCK_OP_CAPTURE_SAFE 2u  /* after prepare, run may be captured into a graph */
 #define OPDOCK_OP_IN_PLACE 4u      /* a result may be an argument's own tensor */
-#define OPDOCK_OP_DETERMINISTIC 8u /* the same arguments and random numbers: the same bits */
+#define OPDOCK_OP_DETERMINISTIC 8u /* equal arguments and random numbers give equal bits */
 #define OPDOCK_OP_MAY_BLOCK 16u    /* run may wait for something other than the device */
 #define OPDOCK_OP_MAY_ALLOCATE 32u /* run may allocate */
 #define OPDOCK_OP_HOST_SYNC 64u    /* run may wait for the device */
@@ -434,19 +440,19 @@ typedef struct opdock_plan {
 /* Arguments come in the schema's order, defaults filled in: args[i] is the i-th parameter.
  *
  * OPDOCK-P-1  plan checks every argument and touches no device; with OPDOCK_VALUE_NO_DATA set it
- *             reads no data either. It gives the same answer for the same arguments.
+ *             reads no data either. It gives equal answers for equal arguments.
  * OPDOCK-P-2  prepare loads what run needs on call->device (tables, kernels whose attributes it
  *             sets), so that the first run may lie inside a graph capture. The host calls it once
  *             per op and device before the first run there; it may block. NULL if there is nothing
- *             to do: it is not needed for kernels, which opdock_prepare makes ready by itself.
+ *             to do. Kernels need no prepare: opdock_prepare makes them ready by itself.
  * OPDOCK-P-3  run writes every element of every fresh result, sets each result that is not a
- *             tensor, enqueues device work on call->stream only, and unless flagged otherwise
- *             allocates nothing and waits for nothing.
- * OPDOCK-P-4  No exception leaves any of the three.
- * OPDOCK-P-10 plan answers what the op's shape rules give.
+ *             tensor, enqueues device work on call->stream only, and unless a flag says
+ *             otherwise allocates nothing and waits for nothing.
+ * OPDOCK-P-4  No exception leaves plan, prepare or run.
+ * OPDOCK-P-10 plan asks for exactly the outputs that the op's shape rules give.
  * OPDOCK-H-4  The host has called prepare successfully before it calls run, and calls it once for
  *             each op and device unless it fails.
- * OPDOCK-H-5  The host runs one function at a time of an op without OPDOCK_OP_THREAD_SAFE.
+ * OPDOCK-H-5  The host runs one function at a time of an op that lacks OPDOCK_OP_THREAD_SAFE.
  * OPDOCK-H-6  Fresh results and written arguments (Tensor(a!)) share no memory with each other or
  *             with an argument, and none of their elements share an address; only an op with
  *             OPDOCK_OP_IN_PLACE may get an argument's own tensor as its result.
@@ -469,12 +475,12 @@ typedef struct opdock_op {
   opdock_status (*plan)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                         opdock_plan* plan);
   opdock_status (*prepare)(const opdock_call* call);
-  /* results: what the schema returns, in its order. Filled in by the host: fresh tensors (a Tensor?
-   * as a tensor or OPDOCK_TAG_NONE, a Tensor[] as a list), which have the dtype and shape that plan
-   * asked for and lie on the op's device, but may have other strides if the caller supplied them;
-   * and tensors that are arguments. The others come as OPDOCK_TAG_NONE, and run fills them in:
-   * numbers and bools, and objects, each with a reference that becomes the caller's, even if run
-   * then fails. */
+  /* results: what the schema returns, in its order. The host fills in tensors that are arguments,
+   * and fresh tensors (a Tensor? as a tensor or OPDOCK_TAG_NONE, a Tensor[] as a list). Fresh
+   * tensors have the dtype and shape that plan asked for and lie on the op's device, but may have
+   * other strides if the caller supplied them. All other results are OPDOCK_TAG_NONE on entry, and
+   * run fills them in: numbers, bools, and objects, each with a reference that the caller owns from
+   * then on, even if run then fails. */
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                        opdock_value* results, uint32_t num_results);
 } opdock_op;
@@ -483,7 +489,7 @@ typedef struct opdock_op {
  * OPDOCK-P-6  Name, version, ops, schemas, flags and everything else that the note states are equal
  *             to the note's.
  * OPDOCK-P-7  init may be called more than once, from any thread, and does the same each time; it
- *             is fast and touches no device. NULL if there is nothing to do. */
+ *             is fast and touches no device. It is NULL if there is nothing to do. */
 typedef struct opdock_plugin {
   uint32_t struct_size;
   uint32_t abi_major;
@@ -498,8 +504,8 @@ typedef struct opdock_plugin {
   opdock_status (*init)(const opdock_host* host, char* error, uint32_t error_size);
 } opdock_plugin;
 
-/* The entry point. `opdock-pack` writes its definition, and the note, from plugin.toml: one
- * declaration, so that they cannot differ. OPDOCK-P-8: it has no side effect. */
+/* The entry point. `opdock-pack` writes both its definition and the note from plugin.toml, so that
+ * the two cannot differ. OPDOCK-P-8: calling it has no side effect. */
 OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
 
 /* Changes
@@ -508,12 +514,12 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous:
  *        opdock_output has no strides, but an alignment. Objects are typed. opdock.retain/1. The
  *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are
- *        formulas; backward was removed. Kernels are requested by index. log and parallel_for know
- *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
- *        its own minor of major 0. A launch must reach through num_args, an object through release.
- *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
- *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. Parameters may share a
- *        gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1. */
+ *        formulas; backward was removed. Kernels are requested by index. log and parallel_for take
+ *        the call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
+ *        its own minor of major 0. The struct_size of a launch must include num_args, that of an
+ *        object release. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2:
+ *        the image table is found through the dynamic symbol opdock_images_v0. opdock.tuning/1.
+ *        Parameters may share a gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1. */
 
 #ifdef __cplusplus
 }
