@@ -28,7 +28,7 @@ struct CompileOptions {
   opdock_device device{};            // where the kernels are to run
   std::string name = "program.cu";   // what the compiler's messages call the program
   std::vector<std::string> kernels;  // compiled now, in one image
-  std::vector<std::string> options;  // the compiler's
+  std::vector<std::string> options;  // options of the compiler
   std::vector<std::pair<std::string, std::string>> headers;  // name, text
   std::string arch;                                          // empty: exactly the device's
 };
@@ -43,7 +43,7 @@ struct LaunchShape {
   uint32_t flags = 0;                 // OPDOCK_LAUNCH_…
 };
 
-// Copies freely; valid until the process ends.
+// A handle of a kernel. It may be copied, and is valid until the process ends.
 class Kernel {
  public:
   explicit Kernel(opdock_kernel* kernel) : kernel_(kernel) {}
@@ -110,7 +110,7 @@ class Module {
     module_.reset(made);
   }
 
-  // By the name that C++ knows it by: "saxpy", "ns::f<float, 4>".
+  // Gets a kernel by its C++ name: "saxpy", "ns::f<float, 4>".
   Kernel kernel(const std::string& name) const {
     opdock_kernel* found = nullptr;
     detail::checked([&](char* error, uint32_t size) {
@@ -119,7 +119,7 @@ class Module {
     return Kernel(found);
   }
 
-  // Cubin or PTX; valid as long as the module.
+  // Returns the image, a cubin or PTX; valid as long as the module.
   std::string_view image() const {
     opdock_module_image found{};
     found.struct_size = sizeof found;

@@ -1,6 +1,6 @@
-// opdock/elementwise_op.hpp: for plugins whose ops compute each element by itself: where the
-// elements of their tensors lie, and how these are handed to the kernels on the CPU and on the GPU
-// (opdock/elementwise.cuh, opdock/column_sums.cuh).
+// opdock/elementwise_op.hpp: for plugins of elementwise ops: where the elements of their tensors
+// lie, and how kernels get them on the CPU and on the GPU (opdock/elementwise.cuh,
+// opdock/column_sums.cuh).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_ELEMENTWISE_OP_HPP_
 #define OPDOCK_ELEMENTWISE_OP_HPP_
@@ -14,7 +14,7 @@ namespace opdock {
 
 namespace detail {
 
-// Makes one row of all, where every tensor has its rows one after the other.
+// Merges all rows into one, if every tensor stores its rows one after the other.
 template <int N>
 void join_rows(Elements<N>* elements) {
   Rows<N>& rows = elements->rows;
@@ -27,8 +27,8 @@ void join_rows(Elements<N>* elements) {
   rows.count = 1;
 }
 
-// For n / divisor as multiply_high(n, factor) >> shift, with factors of so many bits; n is below
-// 2^63 or 2^31, divisor at least 2.
+// Sets `factor`, of 64 or 32 `bits`, and `shift` so that n / divisor is multiply_high(n, factor) >>
+// shift. n is below 2^63 or 2^31, divisor at least 2.
 template <int N>
 void set_divisor(Elements<N>* elements, uint64_t divisor, int bits = 64) {
   __extension__ typedef unsigned __int128 Wide;
@@ -38,15 +38,15 @@ void set_divisor(Elements<N>* elements, uint64_t divisor, int bits = 64) {
   elements->factor = static_cast<uint64_t>(((Wide{1} << (bits + shift)) + divisor - 1) / divisor);
 }
 
-// Lets threads count in 32 bits and take whole vectors only, if the elements lie so; aligned, and
-// with `slots`.
+// Lets threads count in 32 bits and handle only whole vectors, if the layout of the elements allows
+// it. `aligned` and `slots` are already set.
 template <int N>
 void set_vectors(Elements<N>* elements, int64_t size, bool by_columns) {
   const Rows<N>& rows = elements->rows;
   const int64_t slots = elements->slots, most = INT64_C(1) << 31;
   if (!elements->aligned || !rows.is_flat() || elements->length % size != 0) return;
   if (slots >= most || rows.count >= most || rows.count * slots >= most) return;
-  if (rows.count > 1 && slots == 1 && !by_columns) return;  // which no factor divides by
+  if (rows.count > 1 && slots == 1 && !by_columns) return;  // no factor divides by 1
   for (int t = 0; t < N; ++t) {
     const int64_t step = rows.stride[t][0] / size;
     if (step < 0 || step >= most || rows.count * step + slots >= most) return;
@@ -60,12 +60,12 @@ void set_vectors(Elements<N>* elements, int64_t size, bool by_columns) {
 
 }  // namespace detail
 
-// How the elements of one op's tensors are handed to its kernels: the outputs first, then what is
-// read. tensors[0] is there and has `length` elements a row; the others are broadcast to its batch
-// dimensions, one without any (a bias) to every row. An absent tensor is nullopt. All have been
-// checked by check_rows(), and tensors[0] has elements. data: where each one's first row begins,
-// where that is not the tensor's first element. by_columns: for the kernels of sums over rows, to
-// which rows and columns matter.
+// Describes the elements of one op's tensors for its kernels: the outputs first, then the inputs.
+// tensors[0] is present and has `length` elements in a row; the others are broadcast to its batch
+// dimensions, and one without batch dimensions (a bias) to every row. An absent tensor is nullopt.
+// All have passed check_rows(), and tensors[0] is not empty. data[t]: where the first row of tensor
+// t begins; NULL: at the tensor's first element. by_columns: for kernels that sum over rows, whose
+// rows must stay separate.
 template <int N>
 Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t length,
                           void* const (&data)[N], bool by_columns = false) {
@@ -81,8 +81,8 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
       elements.aligned = 0;
   }
   if (!by_columns) detail::join_rows(&elements);
-  // Vectors are aligned as the first output is: a row may begin inside of one, and reach into one
-  // more. Columns have the same place in each row's vectors.
+  // Vectors are aligned as the first output is, so that a row may begin inside a vector and reach
+  // into one more. By columns, a column has the same place in the vectors of every row.
   const int64_t size = 16 / bytes, before = elements.aligned || by_columns ? 0 : size - 1;
   elements.slots = (elements.length + before + size - 1) / size;
   if (elements.slots > 1) detail::set_divisor(&elements, static_cast<uint64_t>(elements.slots));
@@ -90,15 +90,15 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
   return elements;
 }
 
-// Changes elements, not made by columns, for a kernel that calls for_joined_elements(), if that is
-// faster: where the first tensor, the only output, is one run of vectors, but rows do not end where
-// vectors do. False: they are for for_elements(), as they were.
+// Changes `elements`, made without by_columns, for a kernel that calls for_joined_elements(), if
+// that is faster: if the first tensor, the only output, is one run of aligned vectors, but rows end
+// inside of vectors. Returns false if the elements are still for for_elements().
 template <int N>
 bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
   const Rows<N>& rows = elements->rows;
   const int64_t length = elements->length, size = 16 / element_bytes;
   const int64_t most = INT64_C(1) << 31;
-  // With a vector's end in the next row at most.
+  // A vector must reach into the next row at most.
   if (elements->vectors != 0 || rows.count == 1 || !rows.is_flat() || length < size) return false;
   if (length >= most || rows.count >= most || rows.count * length + size > most) return false;
   uint64_t bits = static_cast<uint64_t>(length * element_bytes);
@@ -120,8 +120,9 @@ bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
 
 namespace detail {
 
-// Threads of a large launch's blocks on GPUs of one compute capability with so much memory, which
-// tells HBM3e from HBM3. Measured; others have as many as an H100.
+// Threads per block of a large launch, on GPUs of one compute capability with at least
+// `least_memory` bytes of memory, which tells HBM3e from HBM3. Measured; all other GPUs have as
+// many threads as an H100.
 struct ElementBlocks {
   uint32_t arch_major, arch_minor;
   uint64_t least_memory;
@@ -146,7 +147,7 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
                      const Params& params) {
   const int64_t threads =
       elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
-  // Those of small launches are to be on all multiprocessors.
+  // The blocks of a small launch should be on all multiprocessors.
   constexpr int64_t kLeast = 128;
   int64_t size = detail::element_threads(call);
   while (size > kLeast && threads < call.facts().multiprocessors * size) size /= 2;
@@ -163,8 +164,9 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
 
 // ------------------------------------------------------------------- sums over rows, by columns
 
-// plan: asks for the memory of the chunks' sums: of `sums` outputs with rows like those of x, or of
-// a part of x, of this length. On the CPU those of float64 are of float64.
+// Called in plan: asks for workspace for the sums of the chunks, for `sums` outputs with rows like
+// those of x, or like a part of them, of `length` elements. On the CPU the sums of float64 are
+// float64.
 inline void plan_column_sums(Plan* plan, Tensor x, int64_t length, int sums) {
   if (x.numel() == 0) return;
   const int64_t rows = x.numel() / x.size(-1);
@@ -172,9 +174,9 @@ inline void plan_column_sums(Plan* plan, Tensor x, int64_t length, int sums) {
   plan->workspace(static_cast<uint64_t>(column_chunks(rows, length).count * length * sums * bytes));
 }
 
-// How the rows of these elements, which have been made by columns, are summed into the call's
-// workspace: the sums of output o begin at place[o] of the `columns` sums; -1: there are none of
-// it.
+// Describes how the rows of `elements`, made with by_columns, are summed into the call's workspace:
+// the sums of output o begin at place[o] of the `columns` sums of a chunk; -1: output o is not
+// summed.
 template <int Outputs, int N>
 ColumnSums<Outputs> make_column_sums(const Call& call, const Elements<N>& elements,
                                      int64_t element_bytes, const int64_t (&place)[Outputs],
@@ -198,9 +200,9 @@ void launch_column_chunks(const Call& call, uint32_t kernel, const Elements<N>& 
   call.launch(kernel, {Dim3(tiles, sums.chunks.count), kColumnThreads}, params);
 }
 
-// Launches a kernel that calls column_totals(), on the call's stream: each `out` that is there, all
-// contiguous, of one dtype and length, becomes the sums of the chunks' sums, [chunks, columns],
-// from its `partial` on.
+// Launches a kernel that calls column_totals(), on the call's stream: each out[i] that is present
+// becomes the totals of the chunks' sums at partial[i], [chunks, columns]. All outputs are
+// contiguous and have one dtype and one length.
 inline void launch_column_totals(const Call& call, uint32_t kernel,
                                  const void* const (&partial)[kTotalOutputs], int64_t chunks,
                                  const std::optional<Tensor> (&out)[kTotalOutputs]) {
@@ -217,7 +219,7 @@ inline void launch_column_totals(const Call& call, uint32_t kernel,
   if (count == 0) return;
   const int64_t blocks = (params.columns + kTotalColumns - 1) / kTotalColumns;
   Launch how = {Dim3(blocks, count), kTotalThreads};
-  // What comes before takes long, and this does not.
+  // The launch before takes long and this one does not, so beginning early pays off.
   if (detail::has_sm_90(call) && blocks <= kMostEarlyBlocks) how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   call.launch(kernel, how, params);
 }

@@ -3,12 +3,13 @@
 //
 //   opdock::Gemm gemm(x, weight, opdock::Gemm::kTransposeB);      // x * weight'
 //   gemm.bias(bias).activation(OPDOCK_GEMM_GELU);
-//   plan:  gemm.d(opdock::Layout(…)).plan(plan);                  asks for the workspace
+//   plan:  gemm.d(dtype).plan(plan);                              asks for the workspace
 //   run:   gemm.d(results[0]).run(call);
 //
-// Matrices are tensors of two dimensions, or of three with the batch first; a batch of one, and a
-// tensor of two dimensions, serve all of a batch. Columns of what is stored lie side by side. All
-// that is wrong throws opdock::Error. Tensors must outlive the object.
+// Matrices are tensors of two dimensions, or of three with the batch first. A tensor of two
+// dimensions, or with a batch of one, is used for every product of the batch. The last dimension
+// must have stride 1. Every invalid argument throws an opdock::Error. Tensors must outlive the
+// Gemm.
 #ifndef OPDOCK_GEMM_HPP_
 #define OPDOCK_GEMM_HPP_
 
@@ -24,7 +25,7 @@ class Gemm {
  public:
   enum Transpose : uint32_t { kTransposeNone = 0, kTransposeA = 1, kTransposeB = 2 };
 
-  // op(a) * op(b).
+  // The product op(a) * op(b).
   Gemm(Tensor a, Tensor b, uint32_t transposed = kTransposeNone) {
     what_.struct_size = sizeof what_;
     what_.alpha = 1.0f;
@@ -43,7 +44,7 @@ class Gemm {
     check_batch(b, "b");
   }
 
-  // + beta * c; residual: after the activation.
+  // Adds beta * c to the product; residual: after the activation.
   Gemm& c(Tensor c, float beta = 1.0f, bool residual = false) {
     take(c, "c", &what_.c);
     check(c, "c").size(-2, what_.m).size(-1, what_.n);
@@ -66,22 +67,23 @@ class Gemm {
     what_.alpha = alpha;
     return *this;
   }
-  // More of OPDOCK_GEMM_TF32 and OPDOCK_GEMM_DETERMINISTIC.
+  // Adds flags: OPDOCK_GEMM_TF32, OPDOCK_GEMM_DETERMINISTIC.
   Gemm& flags(uint32_t flags) {
     what_.flags |= flags;
     return *this;
   }
-  // float32 factors of what is stored: one, or one for each row of op(a), each column of op(b).
+  // float32 factors of the stored elements: one for all, or one for each row of op(a), for each
+  // column of op(b).
   Gemm& a_scale(Tensor scale) { return scales(scale, "a_scale", what_.m, &what_.a); }
   Gemm& b_scale(Tensor scale) { return scales(scale, "b_scale", what_.n, &what_.b); }
-  // A float32 that results are multiplied by before they are rounded.
+  // A float32 by which results are multiplied before they are rounded.
   Gemm& d_scale(Tensor scale) {
     check(scale, "d_scale").dtype(dtype_of<float>()).not_empty();
     what_.d.scale = scale.has_data() ? scale.data<float>() : nullptr;
     return *this;
   }
 
-  // Where results go: the op's own, while planning only what they are like.
+  // Sets the output: a tensor, or only a dtype while planning, for an output that is contiguous.
   Gemm& d(Dtype dtype) {
     what_.d.dtype = dtype;
     what_.d.stride = what_.n;
@@ -97,20 +99,21 @@ class Gemm {
 
   const opdock_gemm& get() const { return what_; }
 
-  // What run needs of workspace, in bytes, aligned to 256.
+  // Returns how many bytes of workspace run needs, aligned to 256 bytes.
   uint64_t workspace_bytes(const CallBase& call) const {
     uint64_t bytes = 0;
     done(table(call)->plan(call.get(), &what_, &bytes));
     return bytes;
   }
-  // For an op that needs no other workspace.
+  // plan(), and run() of a call, are for an op that needs no other workspace.
   void plan(Plan& plan) const { plan.workspace(workspace_bytes(plan)); }
   void run(Call& call) const { run(call, call.workspace(), call.workspace_bytes()); }
   void run(Call& call, void* workspace, uint64_t bytes) const {
     done(table(call)->run(call.get(), &what_, workspace, bytes));
   }
 
-  // In prepare, for each dtype of the op: products of a's and b's into d's with this activation.
+  // Called in prepare, once for each dtype of the op: makes ready products of dtypes a and b into
+  // dtype d with this activation.
   static void prepare(Call& call, Dtype a, Dtype b, Dtype d,
                       uint32_t activation = OPDOCK_GEMM_NONE) {
     opdock_gemm what = {};
@@ -152,7 +155,7 @@ class Gemm {
     }
     return found;
   }
-  // A failing host function has written its text already.
+  // Throws if a host function has failed; that function has written its text already.
   static void done(opdock_status status) {
     if (status != OPDOCK_OK) throw Error(status, std::string());
   }

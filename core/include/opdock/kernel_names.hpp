@@ -1,4 +1,4 @@
-// opdock/kernel_names.hpp: a plugin's kernels by their numbers, which are positions in the list of
+// opdock/kernel_names.hpp: the numbers of a plugin's kernels, which are positions in the list of
 // plugin.toml and are found when the plugin is compiled. C++17, header-only.
 // SPDX-License-Identifier: Apache-2.0
 //
@@ -7,9 +7,10 @@
 //                                               opdock::KernelNumbers<1, 4>);
 //   const uint32_t kernel = kRows(x.dtype(), items);  // rows<float, 1>, rows<opdock::half, 4>, …
 //
-// Neither compiles if plugin.toml ([device] "kernels", with lists expanded) has no such kernel; nor
-// does a family that leaves out one of the template's kernels listed there. Some combinations of a
-// family's arguments may be missing there: asking for one throws an Error.
+// Neither compiles if plugin.toml ([device] "kernels", with lists expanded) has no such kernel. A
+// family also does not compile if it leaves out one of the template's kernels that are listed
+// there. Some combinations of a family's arguments may be missing there: asking for one of them
+// throws an Error.
 #ifndef OPDOCK_KERNEL_NAMES_HPP_
 #define OPDOCK_KERNEL_NAMES_HPP_
 
@@ -31,7 +32,7 @@ constexpr uint32_t index_of(std::string_view name, const std::string_view* liste
   return kNoKernel;
 }
 
-// Takes `word`, and spaces before it, from the front of the text if it is there.
+// Removes `word`, and spaces before it, from the front of the text; returns whether it was there.
 constexpr bool take(std::string_view* text, std::string_view word) {
   size_t begin = 0;
   while (begin < text->size() && (*text)[begin] == ' ') ++begin;
@@ -40,7 +41,7 @@ constexpr bool take(std::string_view* text, std::string_view word) {
   return true;
 }
 
-// The same of a number in decimal digits.
+// Does the same with a decimal number.
 constexpr bool take_number(std::string_view* text, int64_t* number) {
   const bool is_negative = take(text, "-");
   size_t digits = 0;
@@ -57,13 +58,13 @@ constexpr bool take_number(std::string_view* text, int64_t* number) {
 
 }  // namespace detail
 
-// A template argument that is one of these types, by the host's names for them; at run time it is
-// chosen by a dtype.
+// A template argument that is one of these types, named as on the host; at run time a dtype chooses
+// it.
 template <class... T>
 struct KernelTypes {
   static constexpr uint32_t kCount = sizeof...(T);
 
-  // Which one it is; kCount: none.
+  // Returns the index of the type with this dtype; kCount if there is none.
   static constexpr uint32_t find(Dtype dtype) {
     uint32_t place = 0;
     static_cast<void>(((dtype == dtype_of<T>() || (++place, false)) || ...));
@@ -94,15 +95,15 @@ struct KernelNumbers {
   static std::string text(int64_t number) { return detail::concat(number); }
 };
 
-// The kernels that are instances of one template, by the choices for each of its arguments:
-// KernelTypes or KernelNumbers. OPDOCK_KERNEL_FAMILY makes one.
+// The kernels that are instances of one template, indexed by the choice for each of its arguments,
+// a KernelTypes or KernelNumbers. OPDOCK_KERNEL_FAMILY makes one.
 template <class... Arguments>
 class KernelFamily {
   static_assert(sizeof...(Arguments) > 0 && ((Arguments::kCount > 0) && ...),
                 "a family has template arguments, and each has choices");
 
  public:
-  // name: of the template. listed: plugin.toml's kernels.
+  // name: the template's name. listed: the `count` kernel names in plugin.toml.
   constexpr KernelFamily(std::string_view name, const std::string_view* listed, size_t count)
       : name_(name) {
     for (uint16_t& index : indices_) index = kNone;
@@ -117,9 +118,9 @@ class KernelFamily {
     }
   }
 
-  // Whether one that is listed has other arguments than these.
+  // Whether a listed kernel of the template has arguments that are not among the choices.
   constexpr bool has_others() const { return has_others_; }
-  // Whether each choice for each argument is that of one that is listed.
+  // Whether each choice for each argument is that of a listed kernel.
   constexpr bool uses_all() const {
     bool all = true;
     uint32_t step = kCombinations;  // between combinations that differ in one argument by one
@@ -127,15 +128,15 @@ class KernelFamily {
     return all;
   }
 
-  // The number of the kernel with these arguments: a Dtype, an integer. Throws an Error if there is
-  // none.
+  // Returns the number of the kernel with these arguments, each a Dtype or an integer. Throws an
+  // Error if there is none.
   template <class... Values>
   constexpr uint32_t operator()(const Values&... values) const {
     const uint32_t index = find(values...);
     if (index == detail::kNoKernel) refuse(Arguments::text(values)...);
     return index;
   }
-  // The same; detail::kNoKernel if there is none.
+  // Does the same, but returns detail::kNoKernel if there is none.
   template <class... Values>
   constexpr uint32_t find(const Values&... values) const {
     static_assert(sizeof...(Values) == sizeof...(Arguments), "a value for each template argument");
@@ -149,14 +150,16 @@ class KernelFamily {
   static constexpr uint16_t kNone = 0xffff;
   static constexpr uint32_t kCombinations = (Arguments::kCount * ...);
 
-  // The choice for the next argument; false: it is none.
+  // Adds the choice for the next argument to the combination; returns false if there is no such
+  // choice.
   template <class Argument>
   static constexpr bool add(uint32_t choice, uint32_t* combination) {
     *combination = *combination * Argument::kCount + choice;
     return choice < Argument::kCount;
   }
 
-  // The part of a name after the "<".
+  // Reads the part of a kernel's name after the "<"; returns false if its arguments are not among
+  // the choices.
   static constexpr bool take_arguments(std::string_view rest, uint32_t* combination) {
     std::string_view separator = "";
     const bool taken = ((detail::take(&rest, separator) &&
@@ -186,7 +189,7 @@ class KernelFamily {
   }
 
   std::string_view name_;
-  uint16_t indices_[kCombinations] = {};  // by combination; the last argument changes first
+  uint16_t indices_[kCombinations] = {};  // by combination; the last argument varies fastest
   bool has_others_ = false;
 };
 

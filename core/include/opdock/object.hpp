@@ -26,10 +26,10 @@ namespace opdock {
 
 namespace detail {
 
-// An object with the T behind it.
+// An opdock_object followed by its T.
 template <class T>
 struct Boxed {
-  opdock_object object{};  // first: its address is the whole's
+  opdock_object object{};  // first, so that its address is that of the Boxed
   uint32_t references = 1;
   T value;
 
@@ -55,7 +55,8 @@ struct Boxed {
 template <class T>
 class Object {
  public:
-  // Shares an argument's: the type is checked by the host, the version here.
+  // Adds a reference to an argument's object. The host has checked the type; this checks the
+  // version.
   explicit Object(opdock_object* object) : object_(object) {
     if (object->version != T::kVersion) {
       object_ = nullptr;
@@ -66,7 +67,7 @@ class Object {
     }
     object->retain(object);
   }
-  // Takes over the reference that the box begins with.
+  // Takes over the reference that a new Boxed begins with.
   explicit Object(detail::Boxed<T>* made) : object_(&made->object) {}
   Object(Object&& other) noexcept : object_(other.release()) {}
   Object& operator=(Object&& other) noexcept {
@@ -80,7 +81,7 @@ class Object {
   T& operator*() const { return detail::Boxed<T>::of(object_)->value; }
   T* operator->() const { return &**this; }
   opdock_object* get() const { return object_; }
-  // Passes the reference to the caller.
+  // Transfers the reference to the caller.
   opdock_object* release() { return std::exchange(object_, nullptr); }
 
  private:
@@ -88,7 +89,7 @@ class Object {
   opdock_object* object_;
 };
 
-// An object that lies on `device`, made of a T with these arguments.
+// Makes an object that lies on `device`, with a T made from these arguments.
 template <class T, class... Args>
 Object<T> make_object(Device device, Args&&... args) {
   return Object<T>(new detail::Boxed<T>(device, std::forward<Args>(args)...));

@@ -43,8 +43,8 @@ void checked(F&& call) {
 
 }  // namespace detail
 
-// A tensor over memory that the program owns: it must outlive the calls that use it. Moves and
-// copies; the copy views the same memory.
+// A tensor over memory that the program owns, which must outlive the calls that use it. Movable and
+// copyable; a copy views the same memory.
 class TensorView {
  public:
   TensorView(void* data, Dtype dtype, std::vector<int64_t> shape, std::vector<int64_t> strides,
@@ -60,7 +60,7 @@ class TensorView {
                                  ", one a dimension"));
     }
   }
-  // Contiguous, of T's dtype.
+  // A contiguous tensor of T's dtype.
   template <class T>
   TensorView(T* data, std::vector<int64_t> shape, Device device = {})
       : TensorView(const_cast<std::remove_const_t<T>*>(data), dtype_of<T>(), shape,
@@ -120,7 +120,7 @@ class ResultTensor {
 // including those that plugins hold, destroys it.
 class ObjectRef {
  public:
-  // Shares.
+  // Adds a reference to `object`.
   explicit ObjectRef(opdock_object* object) : object_(object) { object_->retain(object_); }
   ObjectRef(const ObjectRef& other) : ObjectRef(other.object_) {}
   ObjectRef& operator=(ObjectRef other) {
@@ -138,9 +138,9 @@ class ObjectRef {
   opdock_object* object_;
 };
 
-// What a call has returned, in the schema's order; frees what the host has allocated for it. Moves.
-// A result that is the program's own tensor (an argument that the op returns, or an output that was
-// passed in) is None in it: the program has that tensor already.
+// The results of a call, in the schema's order; frees what the host has allocated for them.
+// Movable. A result that is the program's own tensor (an argument that the op returns, or an output
+// that was passed in) is None here, because the program has that tensor already.
 class ResultList {
  public:
   explicit ResultList(size_t count) : values_(count) {}
@@ -158,7 +158,7 @@ class ResultList {
   const opdock_value& value(size_t i) const { return values_.at(i); }
   bool is_none(size_t i) const { return value(i).tag == OPDOCK_TAG_NONE; }
 
-  // Result i, which is of that type; throws otherwise.
+  // Each of these returns result i, and throws if the result has another type.
   ResultTensor operator[](size_t i) const {
     return ResultTensor(expect(value(i), OPDOCK_TAG_TENSOR, "a tensor").as.tensor);
   }
@@ -198,7 +198,7 @@ class Arguments {
   const std::vector<opdock_value>& named() const { return named_; }
   const std::vector<const char*>& names() const { return names_; }
 
-  // One argument by name, made by named().
+  // A named argument, made by named().
   template <class T>
   struct Named {
     const char* name;
@@ -302,12 +302,12 @@ Arguments::Named<T> named(const char* name, T value) {
   return {name, std::move(value)};
 }
 
-// An op. A handle: belongs to its runtime, copies freely.
+// A handle of an op. It belongs to its runtime and may be copied.
 class Function {
  public:
   explicit Function(opdock_function* function) : function_(function) {}
 
-  // What is declared of it: schema, parameters, results, shape rules, gradients.
+  // What the op declares: schema, parameters, results, shape rules, gradients.
   const opdock_function_info& info() const { return *opdock_describe(function_); }
   std::string schema() const { return info().schema; }
   std::string doc() const { return opdock_function_doc(function_); }
@@ -317,17 +317,17 @@ class Function {
         [&](char* text, uint32_t size) { return opdock_prepare(function_, device, text, size); });
   }
 
-  // Calls with fresh tensors from the host. A result that is an argument is None. Arguments:
-  // TensorView, ResultTensor, numbers, bool, texts, Dtype, Device, ObjectRef, opdock_generator*,
-  // std::vector and std::optional of them, std::nullopt, named(…).
+  // Calls the op with fresh tensors from the host. A result that is an argument is None. Arguments
+  // may be TensorView, ResultTensor, numbers, bool, texts, Dtype, Device, ObjectRef,
+  // opdock_generator*, std::vector and std::optional of these, std::nullopt, and named(…).
   template <class... Args>
   ResultList operator()(const Args&... args) const {
     ResultList results(info().num_results);
     call(nullptr, Arguments(args...), &results);
     return results;
   }
-  // Calls with the caller's tensors for the results that are fresh tensors, one after the other
-  // (none of which is a list), and returns the other results. options may be NULL.
+  // Calls the op with the caller's tensors for the results that are fresh tensors, one after the
+  // other (none of which is a list), and returns the other results. options may be NULL.
   template <class... Args>
   ResultList into(const std::vector<TensorView>& outputs, const opdock_call_options* options,
                   const Args&... args) const {
@@ -367,7 +367,7 @@ class Function {
       return opdock_invoke(function_, options, bound.data(), count, results->data(),
                            static_cast<uint32_t>(results->size()), text, size);
     });
-    // A tensor that is not owned is one of `arguments` or of into()'s, which are about to go.
+    // A tensor that is not owned belongs to `arguments` or to into(), which are destroyed soon.
     for (size_t i = 0; i < results->size(); ++i) {
       opdock_value& value = results->data()[i];
       if ((value.flags & OPDOCK_VALUE_OWNED) == 0 && value.tag == OPDOCK_TAG_TENSOR) value = {};
@@ -377,7 +377,7 @@ class Function {
   opdock_function* function_;
 };
 
-// Finds plugins and calls their ops. Its functions must not be used after it.
+// Finds plugins and calls their ops. Its Function handles must not be used after it is destroyed.
 class Runtime {
  public:
   explicit Runtime(const opdock_options* options = nullptr) {
@@ -387,11 +387,11 @@ class Runtime {
     });
     runtime_.reset(made);
   }
-  // Only the plugins in these folders or files, colon-separated.
+  // Uses only the plugins in these folders or files, colon-separated.
   explicit Runtime(const std::string& plugin_path) : Runtime(with_path(plugin_path).get()) {}
 
   opdock_runtime* get() const { return runtime_.get(); }
-  // An op by name, or by "plugin/op".
+  // Finds an op by name, or by "plugin/op".
   Function function(const std::string& name) const {
     opdock_function* found = nullptr;
     detail::checked([&](char* text, uint32_t size) {
@@ -399,13 +399,13 @@ class Runtime {
     });
     return Function(found);
   }
-  // opdock_manual_seed.
+  // Calls opdock_manual_seed.
   void manual_seed(uint64_t seed) const {
     detail::checked([&](char* text, uint32_t size) {
       return opdock_manual_seed(runtime_.get(), seed, text, size);
     });
   }
-  // opdock_list_json.
+  // Calls opdock_list_json.
   std::string list_json(bool rescan = false) const {
     char* json = nullptr;
     detail::checked([&](char* text, uint32_t size) {

@@ -1,5 +1,5 @@
-// opdock/overlap.hpp: whether strided views share memory, decided exactly: the host's checks of
-// what an op writes, and a plugin's own. C++17, header-only.
+// opdock/overlap.hpp: decides exactly whether strided views share memory, for the host's checks of
+// what an op writes and for plugins. C++17, header-only.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_OVERLAP_HPP_
 #define OPDOCK_OVERLAP_HPP_
@@ -10,11 +10,11 @@
 
 namespace opdock::views {
 
-// kUndecided: too many steps (three or more strides, none of which is a multiple of another). To be
-// safe, treat it as kShared.
+// kUndecided: the search would take too many steps (three or more strides, none of which is a
+// multiple of another). To be safe, treat it as kShared.
 enum class Overlap : uint8_t { kNone, kShared, kUndecided };
 
-// The bytes [low, high) between which all elements of a tensor lie; low == high without elements.
+// The address range [low, high) in which all elements of a tensor lie; low == high if it has none.
 struct Extent {
   uintptr_t low;
   uintptr_t high;
@@ -45,12 +45,12 @@ struct Multiples {
 
 constexpr uint64_t kNever = UINT64_MAX;
 
-// The smallest j for which j * step mod modulus lies in [low, high], or kNever: Euclid's algorithm
-// on the interval. step < modulus, low <= high < modulus.
+// Returns the smallest j for which j * step mod modulus lies in [low, high], or kNever, by Euclid's
+// algorithm on the interval. step < modulus, low <= high < modulus.
 inline uint64_t first_within(uint64_t step, uint64_t modulus, uint64_t low, uint64_t high) {
   __extension__ typedef unsigned __int128 Wide;
   if (low == 0) return 0;
-  if (step > modulus - step) {  // backwards is shorter
+  if (step > modulus - step) {  // the step backwards is shorter
     const uint64_t last = modulus - low;
     low = modulus - high;
     high = last;
@@ -59,19 +59,20 @@ inline uint64_t first_within(uint64_t step, uint64_t modulus, uint64_t low, uint
   if (step == 0) return kNever;
   const uint64_t turn = (low - 1) / step + 1;
   if (turn * step <= high) return turn;
-  // No multiple of the step lies in the interval, so one must after y times round the modulus.
+  // No multiple of the step lies in the interval in the first round of the modulus, so find the
+  // first round in which one does.
   const uint64_t rounds =
       first_within((step - modulus % step) % step, step, low % step, high % step);
   if (rounds == kNever) return kNever;
   return static_cast<uint64_t>((Wide{modulus} * rounds + low - 1) / step + 1);
 }
 
-// The sums that take one of each of several multiples, and an offset from 0 to a limit.
+// The sums of one number of each of several Multiples and an offset from 0 to a limit.
 class Sums {
  public:
   explicit Sums(uint64_t offset_limit) : offsets_(offset_limit) {}
 
-  // All of them together stay below 2^64.
+  // The largest sum must stay below 2^64.
   void add(uint64_t size, uint64_t most) {
     if (size == 0 || most == 0) return;
     int at = count_++;
@@ -79,7 +80,7 @@ class Sums {
     sorted_[at] = {size, most};
   }
 
-  // Whether one of them is `target`. To be asked once.
+  // Returns whether one of the sums is `target`. Call it only once.
   Overlap contain(uint64_t target) {
     merge();
     uint64_t divisor = 0;
@@ -99,8 +100,8 @@ class Sums {
  private:
   static constexpr int kMaxSteps = 1000;
 
-  // Multiples that continue smaller ones without a gap are one with them: a contiguous tensor ends
-  // up as offsets alone.
+  // Merges multiples that continue smaller ones without a gap: a contiguous tensor becomes only a
+  // range of offsets.
   void merge() {
     int kept = 0;
     for (int i = 0; i < count_; ++i) {
@@ -117,8 +118,9 @@ class Sums {
     count_ = kept;
   }
 
-  // With the `count` smallest alone. The largest first: of each there are few that leave a rest
-  // within the others' reach, where strides are nested as those of slices are.
+  // Searches the sums of only the `count` smallest multiples. It tries the numbers of the largest
+  // one first: where strides are nested, as those of slices are, few of them leave a rest within
+  // reach of the others.
   Overlap search(int count, uint64_t target) {
     if (target > reach_[count]) return Overlap::kNone;
     if (count == 0) return Overlap::kShared;
@@ -147,8 +149,8 @@ class Sums {
   }
 
   Multiples sorted_[2 * OPDOCK_MAX_NDIM + 1];
-  uint64_t reach_[2 * OPDOCK_MAX_NDIM + 2];    // the largest sum of so many of the smallest
-  uint64_t divisor_[2 * OPDOCK_MAX_NDIM + 2];  // their greatest common one
+  uint64_t reach_[2 * OPDOCK_MAX_NDIM + 2];    // [i]: the largest sum of the i smallest
+  uint64_t divisor_[2 * OPDOCK_MAX_NDIM + 2];  // [i]: the greatest common divisor of these
   uint64_t offsets_;
   int count_ = 0;
   int steps_ = 0;
@@ -163,7 +165,7 @@ inline void add_dimensions(const opdock_tensor& x, Sums* sums) {
 
 }  // namespace detail
 
-// Of a tensor as the host passes it.
+// Returns the extent of a tensor as the host passes it.
 inline Extent extent_of(const opdock_tensor& x) {
   const uintptr_t first =
       reinterpret_cast<uintptr_t>(x.data) + static_cast<uintptr_t>(x.byte_offset);
@@ -172,7 +174,7 @@ inline Extent extent_of(const opdock_tensor& x) {
   bool empty = false;
   for (int32_t i = 0; i < x.ndim; ++i) {
     empty = empty || x.shape[i] == 0;
-    // Unsigned, as the numbers of an empty tensor may be too large.
+    // Unsigned, because the sizes and strides of an empty tensor may be too large.
     const uint64_t reach =
         static_cast<uint64_t>(x.shape[i] - 1) * detail::magnitude(x.strides[i]) * bytes;
     if (x.strides[i] < 0) {
@@ -188,12 +190,13 @@ inline bool overlap(const Extent& a, const Extent& b) {
   return a.low < b.high && b.low < a.high && a.low < a.high && b.low < b.high;
 }
 
-// Whether a byte belongs to elements of both, with their extents.
+// Returns whether a byte belongs to elements of both tensors, which have these extents.
 inline Overlap shared_memory(const opdock_tensor& a, const Extent& a_extent, const opdock_tensor& b,
                              const Extent& b_extent) {
   if (!overlap(a_extent, b_extent)) return Overlap::kNone;
-  // A byte of a lies low + Σ i_k * stride_k + offset, with the strides' magnitudes; one of b, from
-  // its other end, high - 1 - (the same). They meet where the sums make up the distance.
+  // With the magnitudes of the strides, a byte of `a` is at low + Σ i_k * stride_k + offset, and a
+  // byte of `b`, from its other end, at high - 1 - (a sum of the same form). They are the same byte
+  // if the two sums together are the distance.
   detail::Sums sums(element_bytes(a.dtype) + element_bytes(b.dtype) - 2);
   detail::add_dimensions(a, &sums);
   detail::add_dimensions(b, &sums);
@@ -204,10 +207,10 @@ inline Overlap shared_memory(const opdock_tensor& a, const opdock_tensor& b) {
   return shared_memory(a, extent_of(a), b, extent_of(b));
 }
 
-// Whether two elements of a tensor with these sizes and strides have one address.
+// Returns whether two elements of a tensor with these sizes and strides have one address.
 inline Overlap shared_elements(int32_t ndim, const int64_t* shape, const int64_t* strides) {
   if (!has_elements(ndim, shape)) return Overlap::kNone;
-  int64_t dense = 1;  // contiguous is the usual case
+  int64_t dense = 1;  // fast path: most tensors are contiguous
   int32_t left = ndim;
   for (; left > 0 && (shape[left - 1] == 1 || strides[left - 1] == dense); --left) {
     dense *= shape[left - 1];
@@ -226,8 +229,9 @@ inline Overlap shared_elements(int32_t ndim, const int64_t* shape, const int64_t
   for (int k = 0; k < count; ++k) {
     const detail::Multiples& one = sorted[k];
     if (one.size == 0) return Overlap::kShared;
-    // Two elements that differ by 1 or more in this dimension and not in larger ones meet where
-    // the smaller ones make up for it; each can differ by its `most` either way.
+    // Two elements that differ by 1 or more in this dimension, and not in larger ones, have one
+    // address if the smaller dimensions compensate; in each of these, two elements can differ by
+    // `most` in either direction.
     if (one.size <= reach) {
       detail::Sums sums(0);
       for (int j = 0; j < k; ++j) sums.add(sorted[j].size, 2 * sorted[j].most);

@@ -1,5 +1,5 @@
-// opdock/pieces.hpp: for plugins whose ops compute each element by itself: what of their rows
-// threads of the CPU share. The plugin and its simd_sources agree on it.
+// opdock/pieces.hpp: for plugins of elementwise ops: how rows are divided into pieces, which CPU
+// threads share. The plugin and its simd_sources use the same division.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_PIECES_HPP_
 #define OPDOCK_PIECES_HPP_
@@ -8,15 +8,15 @@
 
 namespace opdock {
 
-// Elements for which a thread is worth waking: some ten microseconds of work.
+// The number of elements for which waking a thread pays off: about ten microseconds of work.
 inline constexpr int64_t kElementGrain = 16384;
 
-// Rows are worked on in pieces, so that long ones are shared by threads.
+// The division of a row into pieces, so that threads can share a long row.
 struct Pieces {
-  explicit Pieces(int64_t length)  // of a row, at least 1
+  explicit Pieces(int64_t length)  // length: of a row, at least 1
       : size(length < kElementGrain ? length : kElementGrain),
         per_row((length + size - 1) / size) {}
-  int64_t size;  // of a piece; a row's last one may have fewer elements
+  int64_t size;  // of a piece; a row's last piece may have fewer elements
   int64_t per_row;
 };
 

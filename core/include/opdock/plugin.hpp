@@ -9,7 +9,7 @@
 //   static void run(opdock::Call& call, opdock::Results results, opdock::Tensor x, double a) { … }
 //   OPDOCK_OP(scale, plan, nullptr, run)
 //
-// After the first parameters come the schema's, in order:
+// The first parameters are followed by the schema's, in order:
 //   Tensor, Tensor(a!)  Tensor                 Tensor?, int? …  std::optional<Tensor>, …
 //   int                 int64_t                Tensor[], int[]  List<Tensor>, List<int64_t>, or a
 //   float               double (or float)                       std::vector, which copies
@@ -38,7 +38,8 @@ struct Stream {
   void* handle;  // CUstream or hipStream_t
 };
 
-// An argument that a plugin keeps, by Call::retain(). Movable; may be released on any thread.
+// An argument whose memory a plugin keeps, made by Call::retain(). Movable; may be released on any
+// thread.
 class Retained {
  public:
   Retained() = default;
@@ -75,7 +76,7 @@ namespace detail {
                      wanted, "; make its parameters those of the schema"));
 }
 
-// std::complex<double>, recognised without <complex>, which takes a compiler as long as the rest of
+// Recognises std::complex<double> without <complex>, which takes as long to compile as the rest of
 // this header.
 template <class T, class = void>
 struct IsComplex : std::false_type {};
@@ -204,7 +205,7 @@ class List {
 
 // -------------------------------------------------------------------------- what a phase is given
 
-// What plan, prepare and run share: where the op runs and how.
+// Base of Plan and Call, which plan, prepare and run get: where the op runs and how.
 class CallBase {
  public:
   explicit CallBase(const opdock_call* call) : call_(call) {}
@@ -221,13 +222,13 @@ class CallBase {
       call_->host->log(call_, level, message.c_str());
     }
   }
-  // Which of the ways 0 to count - 1 to launch the op was measured to be the fastest on this
-  // device, or -1: take your own. question: see opdock_tuning.choice.
+  // Returns which of the ways 0 to count - 1 to launch the op was measured to be the fastest on
+  // this device, or -1 if the plugin has to choose. question: see opdock_tuning.choice.
   int32_t tuned(uint64_t question, uint32_t count) const {
     const opdock_tuning* table = extension<opdock_tuning>(OPDOCK_TUNING_1);
     return table == nullptr ? -1 : table->choice(call_, question, count);
   }
-  // The host's table of that name and revision, of type Table, or NULL if it has none.
+  // Returns the host's table of that name and revision, of type Table, or NULL if it has none.
   template <class Table>
   const Table* extension(const char* id) const {
     if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
@@ -240,13 +241,13 @@ class CallBase {
   const opdock_call* call_;
 };
 
-// plan's first parameter: what the call needs.
+// The first parameter of plan, which receives what the call needs.
 class Plan : public CallBase {
  public:
   Plan(const opdock_call* call, opdock_plan* plan) : CallBase(call), plan_(plan) {}
 
-  // Describes the next fresh tensor of the results: a Tensor's, a Tensor?'s that is there, or the
-  // next one of a Tensor[].
+  // Describes the next fresh tensor of the results: that of a Tensor, that of a Tensor? that is not
+  // None, or the next one of a Tensor[].
   void output(const Layout& layout) {
     if (given_ >= plan_->num_outputs) {
       throw Error(OPDOCK_INTERNAL,
@@ -260,9 +261,10 @@ class Plan : public CallBase {
     plan_->workspace_bytes = bytes;
     plan_->workspace_alignment = alignment;
   }
-  // How many random numbers run draws from the call's generator. The op has the flag `random`.
+  // Sets how many random numbers run draws from the call's generator. The op must have the flag
+  // `random`.
   void random_numbers(uint64_t count) { plan_->random_numbers = count; }
-  // Hands a value of at most 64 bytes to run: Call::state<T>() reads it.
+  // Passes a value of at most 64 bytes to run, where Call::state<T>() reads it.
   template <class T>
   void state(const T& value) {
     static_assert(
@@ -283,25 +285,25 @@ class Plan : public CallBase {
   uint32_t given_ = 0;
 };
 
-// The results of the op, in the schema's order. Tensors are allocated; run sets numbers, bools and
-// objects.
+// The results of the op, in the schema's order. Tensors are allocated already; run sets numbers,
+// bools and objects.
 class Results {
  public:
   Results(opdock_value* results, uint32_t count) : results_(results), count_(count) {}
   size_t size() const { return count_; }
   // Result i, of type Tensor.
   Tensor operator[](size_t i) const { return detail::Reader<Tensor>::read(at(i)); }
-  // Of type Tensor?: the shape rule says whether there is one.
+  // Result i, of type Tensor?: the shape rule decides whether there is a tensor.
   std::optional<Tensor> optional(size_t i) const {
     return detail::Reader<std::optional<Tensor>>::read(at(i));
   }
-  // Of type Tensor[].
+  // Result i, of type Tensor[].
   List<Tensor> list(size_t i) const { return detail::Reader<List<Tensor>>::read(at(i)); }
 
   void set(size_t i, int64_t value) const { put(i, OPDOCK_TAG_INT).i64 = value; }
   void set(size_t i, double value) const { put(i, OPDOCK_TAG_FLOAT).f64 = value; }
   void set(size_t i, bool value) const { put(i, OPDOCK_TAG_BOOL).i64 = value ? 1 : 0; }
-  // Hands over the reference.
+  // Transfers the reference to the caller.
   template <class T>
   void set(size_t i, Object<T>&& object) const {
     put(i, OPDOCK_TAG_OBJECT).object = object.release();
@@ -353,7 +355,7 @@ struct Launch {
   uint32_t flags = 0;         // OPDOCK_LAUNCH_…
 };
 
-// run's and prepare's first parameter.
+// The first parameter of run and prepare.
 class Call : public CallBase {
  public:
   using CallBase::CallBase;
@@ -361,21 +363,21 @@ class Call : public CallBase {
   void* stream() const { return call_->stream; }
   void* workspace() const { return call_->workspace; }
   uint64_t workspace_bytes() const { return call_->workspace_bytes; }
-  // More workspace, in stream order, for an op with OPDOCK_OP_MAY_ALLOCATE.
+  // Allocates more workspace, in stream order, for an op with OPDOCK_OP_MAY_ALLOCATE.
   void* more_workspace(uint64_t bytes, uint64_t alignment = 0) const {
     void* memory = nullptr;
     done(call_->host->workspace(call_, bytes, alignment, &memory));
     return memory;
   }
-  // What plan stored with Plan::state().
+  // Returns the value that plan stored with Plan::state().
   template <class T>
   const T& state() const {
     return *static_cast<const T*>(call_->state);
   }
   const opdock_generator* generator() const { return call_->generator; }
 
-  // Kernel `index` of the plugin's list. The first time loads or compiles it (see
-  // opdock_host.kernel), later it is a quick look-up.
+  // Returns kernel `index` of the plugin's list. The first call loads or compiles it (see
+  // opdock_host.kernel); later calls are a quick look-up.
   opdock_kernel* kernel(uint32_t index) const {
     opdock_kernel* found = nullptr;
     done(call_->host->kernel(call_, index, &found));
@@ -417,7 +419,7 @@ class Call : public CallBase {
     }
     struct Context {
       std::remove_reference_t<Body>* body;
-      bool failed = false;  // atomically
+      bool failed = false;  // accessed atomically
       std::exception_ptr error;
     } context;
     context.body = &body;
@@ -436,14 +438,15 @@ class Call : public CallBase {
     if (context.error) std::rethrow_exception(context.error);
   }
 
-  // Whether the program wants the call to end: see opdock_cancel. For an op that may block.
+  // Returns whether the program wants the call to end (see opdock_cancel), for an op that may
+  // block.
   bool is_cancelled() const {
     const opdock_cancel* table = extension<opdock_cancel>(OPDOCK_CANCEL_1);
     return table != nullptr && table->is_cancelled(call_) != 0;
   }
 
-  // Keeps the memory of an argument until the returned object is destroyed, on any thread, also
-  // after the call. The op has the flag `retains`.
+  // Keeps the memory of an argument until the returned object is destroyed, on any thread, even
+  // after the call. The op must have the flag `retains`.
   Retained retain(Tensor argument) const {
     const opdock_retain* table = extension<opdock_retain>(OPDOCK_RETAIN_1);
     if (table == nullptr) {
@@ -454,7 +457,7 @@ class Call : public CallBase {
     return Retained(table, retained);
   }
 
-  // A driver function that the host table does not wrap, such as
+  // Returns a driver function that the host table does not wrap, such as
   // driver_symbol<decltype(&cuMemcpyAsync)>("cuMemcpyAsync"); NULL if there is none.
   template <class Function>
   Function driver_symbol(const char* name) const {
@@ -462,7 +465,7 @@ class Call : public CallBase {
   }
 
  private:
-  // A failing host function has written its text already.
+  // Throws if a host function has failed; that function has written its text already.
   static void done(opdock_status status) {
     if (status != OPDOCK_OK) throw Error(status, std::string());
   }
@@ -472,7 +475,7 @@ class Call : public CallBase {
 
 namespace detail {
 
-// Runs `body`; whatever it throws becomes a status and a text in the call's error buffer.
+// Runs `body`; turns whatever it throws into a status and a text in the call's error buffer.
 template <class Body>
 opdock_status guard(const opdock_call* call, Body&& body) noexcept {
   try {
@@ -547,8 +550,8 @@ opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call*
 }  // namespace detail
 }  // namespace opdock
 
-// With the header that opdock-pack --ops-header writes, OPDOCK_OP is checked against
-// plugin.toml: its name is an op's, and the functions' parameters are those of the op's schema.
+// With the header that opdock-pack --ops-header writes, OPDOCK_OP is checked against plugin.toml:
+// its name must be an op's, and the functions must have the parameters of that op's schema.
 #ifdef OPDOCK_OPS_H
 #include "opdock/signature.hpp"
 #include OPDOCK_OPS_H
@@ -561,7 +564,7 @@ opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call*
 // entry that opdock-pack generates refers to, from the functions
 //   void plan(opdock::Plan&, …), void prepare(opdock::Call&) or nullptr,
 //   void run(opdock::Call&, opdock::Results, …).
-// At namespace scope, once for each op; a semicolon after it is optional.
+// Use it at namespace scope, once for each op; a semicolon after it is optional.
 #define OPDOCK_OP(NAME, PLAN, PREPARE, RUN)                                                        \
   OPDOCK_DECLARED(op_##NAME, PLAN, RUN)                                                            \
   extern "C" opdock_status opdock_##NAME##_plan(const opdock_call*, const opdock_value*, uint32_t, \

@@ -1,7 +1,7 @@
-// opdock/row_launch.hpp: how launches are shaped whose kernels are made by OPDOCK_ROW_KERNELS
-// (row_team.cuh): which kernel serves the rows, with how many threads and blocks, and whether the
-// launch may begin early. All that decides it is here, the same for all ops. docs/performance.md
-// says why, docs/tuning.md how another way is chosen that was measured to be faster.
+// opdock/row_launch.hpp: decides how kernels that OPDOCK_ROW_KERNELS makes (row_team.cuh) are
+// launched: which kernel serves the rows, with how many threads and blocks, and whether the launch
+// may begin early. Everything that decides it is here, the same for all ops. docs/performance.md
+// says why; docs/tuning.md says how a launch that was measured to be faster replaces this choice.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_ROW_LAUNCH_HPP_
 #define OPDOCK_ROW_LAUNCH_HPP_
@@ -15,41 +15,45 @@
 
 namespace opdock {
 
-// What is known of the rows of a launch's tensors, and of what is read beside them.
+// What is known about the rows of a launch's tensors, and about the tensors that are read next to
+// each row.
 enum class RowFit {
   kPlain,  // evenly spaced, whole vectors of 16 bytes, all aligned
-  kAlike,  // row r of each tensor is misaligned as row r of the others
+  kAlike,  // row r of each tensor has the same misalignment
   kAny,
 };
 
-// Rows of at most `most` vectors, kept `vectors` in each thread; 0: not kept, but read again in
-// each pass. The last way that an op has kernels for serves all longer rows that clusters can hold.
+// A way to launch rows of at most `most` vectors of 16 bytes. Each thread holds `vectors` of them
+// in registers; 0: the row is not held, but read again in each pass. The last way that an op has
+// kernels for serves all longer rows that clusters can hold.
 struct RowWay {
   int vectors;
   int64_t most;
 };
-// Which way is the fastest was measured on an H200 (docs/performance.md). Kernels that need few
-// registers do well with few vectors a thread, and many threads. All are powers of two, so that the
-// rows of one question (below) have one way.
+// These tables were measured on an H200 (docs/performance.md). Kernels that need few registers do
+// well with few vectors per thread and many threads. All limits are powers of two, so that the rows
+// of one question (below) have one way.
 constexpr RowWay kLightRows[] = {{2, 512}, {8, 1024}, {4, 2048}, {8, 0}};
-// Of rows of which a part is read.
+// For ops that read only a part of each row.
 constexpr RowWay kPartRows[] = {{4, 2048}, {8, 0}};
 constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
-// The same of 16-bit elements, beside which others of 16 bits are read.
+// In place of kHeavyRows for 16-bit elements, if other tensors of 16-bit elements are read next to
+// the row.
 constexpr RowWay kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
-// And where they are not aligned, so that each vector beside them is made of two.
+// In place of kWideRows if the rows are not aligned, so that each vector next to them is made of
+// two.
 constexpr RowWay kOddRows[] = {{4, 1024}, {8, 0}};
-// Of ops that read a row once in any case.
+// For ops that read a row only once in any case.
 constexpr RowWay kReadRows[] = {{2, 128}, {8, 4096}, {0, 0}};
-// Of two tensors that are held.
+// For ops that hold the rows of two tensors.
 constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
-// Of 16-bit elements, beside which others are read.
+// In place of kLightPairs for 16-bit elements, if other tensors are read next to the rows.
 constexpr RowWay kWidePairs[] = {{2, 128}, {4, 0}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
 
-// A family of which an op has no kernels.
+// Stands in for a family of which an op has no kernels.
 struct NoKernels {
   template <class... Values>
   constexpr uint32_t find(const Values&...) const {
@@ -61,10 +65,10 @@ struct NoKernels {
 //   OPDOCK_KERNEL_FAMILY("NAMESPACE::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges)
 //   OPDOCK_KERNEL_FAMILY("NAMESPACE::block_rows", RowTypes, KernelNumbers<2, 8>, RowEdges)
 //   OPDOCK_KERNEL_FAMILY("NAMESPACE::long_rows", RowTypes)
-// Those with edges serve where those without are not listed.
+// Kernels with edges serve also the rows for which kernels without edges are not listed.
 template <class Narrow, class Block, class Long>
 struct RowKernels {
-  int tiles;                     // that the op holds at once: its kTiles
+  int tiles;                     // tiles that the op holds at once: its kTiles
   std::span<const RowWay> ways;  // in ascending order
   Narrow narrow_rows;
   Block block_rows;
@@ -73,16 +77,17 @@ struct RowKernels {
 template <size_t Ways, class Narrow, class Block, class Long>
 RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
 
-// Vectors of a row that shares its block with others, at most: with more, a block of its own is
-// faster.
+// The most vectors of a row that shares its block with other rows; for a longer row, a block of its
+// own is faster.
 constexpr int64_t kMostNarrowVectors = 64;
-// Threads of a row's only block, and of each of several, unless those are too many.
+// spread() gives a row more blocks as long as its blocks have more threads than this: its only
+// block, and each block of several.
 constexpr int64_t kMostOwnThreads = 512;
 constexpr int64_t kMostClusterThreads = 256;
 
 namespace detail {
 
-// The power of two of the number's next, or of itself.
+// Returns the exponent of the smallest power of two that is not below `number`.
 inline int log2_of(int64_t number) {
   return number <= 1 ? 0 : 64 - __builtin_clzll(static_cast<uint64_t>(number - 1));
 }
@@ -90,28 +95,28 @@ inline int64_t power_of_two(int64_t least) {
   return int64_t{1} << log2_of(least);
 }
 
-// Clusters and programmatic launches came with it.
+// Whether the GPU is at least an sm_90, the first with clusters and programmatic launches.
 inline bool has_sm_90(const CallBase& call) {
   return call.is_cuda() && call.facts().arch_major >= 9;
 }
 
-// The flags of a launch of so many blocks, in one dimension, whose kernel begins with launch_turn()
-// (launch.cuh). One that leaves room for others may begin while the launch before it ends: all its
-// blocks run at once, with up to 64 registers a thread. Of larger ones that hides too little to
-// matter.
+// Returns the flags of a launch of `blocks` blocks, in one dimension, whose kernel begins with
+// launch_turn() (launch.cuh). A small launch, which leaves room for others, may begin while the
+// launch before it ends: all its blocks run at once, with up to 64 registers a thread. For larger
+// launches that hides too little time to matter.
 inline uint32_t turn_flags(const Call& call, int64_t blocks, int64_t threads) {
   const int64_t room = int64_t{call.facts().multiprocessors} * 1024;
   const bool is_small = blocks <= kMostEarlyBlocks && blocks * threads <= room;
   return has_sm_90(call) && is_small ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
 }
 
-// A launch over rows. Without a kernel the rows cannot be launched so.
+// A launch over rows. If `kernel` is kNoKernel, the rows cannot be launched in this way.
 struct RowLaunch {
   uint32_t kernel = kNoKernel;
   int64_t blocks = 0, threads = 0, cluster = 1;
-  int lane_bits = 0;  // of RowShape
+  int lane_bits = 0;  // RowShape::lane_bits
 
-  // Blocks in two dimensions if one does not take them.
+  // Returns the launch; its grid has two dimensions if one cannot have all blocks.
   Launch how(const Call& call) const {
     constexpr int64_t kMost = int64_t{1} << 30;
     Launch launch = {Dim3(std::min(blocks, kMost), (blocks + kMost - 1) / kMost), threads};
@@ -121,14 +126,14 @@ struct RowLaunch {
   }
 };
 
-// The ways to launch rows, by which an op is tuned. A number means the same in every build: change
-// kRowWaysVersion with it.
+// The ways to launch rows among which tuning chooses. A number must mean the same way in every
+// build: when the table changes, change kRowWaysVersion too.
 enum class RowWayKind { kNarrow, kBlock, kLong };
 struct NumberedRowWay {
   RowWayKind kind;
-  int vectors;  // of a thread
-  int times;    // narrow: lanes a row, block: blocks a row, both as multiples of the least; long:
-                // how many such blocks have as many threads as the largest
+  int vectors;  // per thread
+  int times;    // narrow: lanes per row, block: blocks per row, both as multiples of the least;
+                // long: the largest block's threads, divided by the threads of this way's block
 };
 constexpr uint64_t kRowWaysVersion = 3;
 constexpr NumberedRowWay kRowWays[] = {
@@ -139,7 +144,7 @@ constexpr NumberedRowWay kRowWays[] = {
     {RowWayKind::kNarrow, 4, 2}};
 constexpr uint32_t kNumRowWays = std::size(kRowWays);
 
-// The launches of an op's kernels over `rows` rows.
+// Finds the launch of an op's kernels over `rows` rows.
 template <class Kernels>
 class RowLaunches {
  public:
@@ -152,10 +157,10 @@ class RowLaunches {
         length_(length),
         rows_(rows),
         warp_(call.facts().warp_size),
-        // Nothing else of the length counts, but for long rows.
+        // Except for long rows, only this rounded length matters.
         vectors_(power_of_two(length * dtype.bytes() / 16)) {}
 
-  // The op's own choice, by its table.
+  // Returns the op's own choice, by its table.
   RowLaunch own() const {
     for (const int vectors : {2, 4}) {
       const RowLaunch shared = narrow(vectors, 1);
@@ -170,12 +175,12 @@ class RowLaunches {
       const RowLaunch found = spread(way.vectors);
       if (found.kernel == kNoKernel) continue;
       last = found;
-      // The fewer rows, the more threads should each have.
+      // If there are few rows, each should have many threads.
       if (vectors_ <= way.most || (is_few() && found.cluster == 1)) break;
     }
     if (last.kernel != kNoKernel) return last;
-    // With rows enough for all multiprocessors, several small blocks on each are faster; short rows
-    // have no smaller ones.
+    // If there are rows enough for all multiprocessors, several small blocks on each are faster;
+    // for short rows there are no smaller blocks.
     if (rows_ >= 2 * int64_t{call_.facts().multiprocessors}) last = long_rows(2);
     return last.kernel != kNoKernel ? last : long_rows(1);
   }
@@ -184,8 +189,10 @@ class RowLaunches {
     if (way.kind == RowWayKind::kNarrow) return narrow(way.vectors, way.times);
     return way.kind == RowWayKind::kBlock ? block(way.vectors, way.times) : long_rows(way.times);
   }
-  // For which rows one way may be the best. Two kernels tell the op and the dtype, as ops may share
-  // one; they, the fit and the length decide which ways there are. Few rows want many threads each.
+  // Returns a number for the rows for which one way may be the best. Two kernels identify the op
+  // and the dtype, because ops may share one kernel; these, the fit and the length decide which
+  // ways there are. Whether the rows are few is part of it because each of few rows should have
+  // many threads.
   uint64_t question(const RowLaunch& own) const {
     uint32_t other = kNoKernel;
     for (const RowWay& way : kernels_.ways)
@@ -198,7 +205,7 @@ class RowLaunches {
  private:
   bool is_few() const { return rows_ <= int64_t{call_.facts().multiprocessors}; }
 
-  // kernels.find() of these, and with edges as far as need be.
+  // Returns family.find() of these values, with edges only where they are needed.
   template <class Family, class... Values>
   uint32_t find(const Family& family, const Values&... values) const {
     const uint32_t kernel = fit_ == RowFit::kPlain ? family.find(dtype_, values..., 0) : kNoKernel;
@@ -209,7 +216,7 @@ class RowLaunches {
     int64_t lanes = std::max<int64_t>(1, vectors_ / vectors);
     if (fit_ != RowFit::kPlain)  // one for each element at an edge
       lanes = std::max<int64_t>(lanes, 32 / dtype_.bytes());
-    if (times > 1 && lanes * times > vectors_) return {};  // some would have nothing
+    if (times > 1 && lanes * times > vectors_) return {};  // some lanes would have no vector
     lanes *= times;
     if (fit_ == RowFit::kAny || lanes > warp_) return {};
     const int64_t in_block = kNarrowThreads / lanes;
@@ -217,13 +224,13 @@ class RowLaunches {
             1, log2_of(lanes)};
   }
 
-  // Blocks of a row whose threads have so many vectors, at least.
+  // Returns the least number of blocks of a row whose threads hold `vectors` vectors each.
   int64_t least_cluster(int vectors) const {
     const int held = vectors * kernels_.tiles;
     if (!has_clusters(held) || !has_sm_90(call_)) return 1;
     return std::max<int64_t>(1, vectors_ / vectors / row_threads(held));
   }
-  // block() with as many blocks a row as are the fastest.
+  // Returns block() with the number of blocks per row that is the fastest.
   RowLaunch spread(int vectors) const {
     RowLaunch best = block(vectors, 1);
     for (int64_t times = 2; times <= kMostCluster; times *= 2) {
@@ -246,7 +253,8 @@ class RowLaunches {
 
   RowLaunch long_rows(int64_t times) const {
     const int64_t threads = power_of_two(std::min<int64_t>(length_, kLongThreads)) / times;
-    // Rows of one question have it or not: they are of more than half as many elements.
+    // This way exists for all rows of one question or for none: each row has more than half as many
+    // elements as the rounded length.
     if (times > 1 && vectors_ * 16 / dtype_.bytes() < 2 * kLongThreads) return {};
     return {kernels_.long_rows.find(dtype_), rows_, std::max(threads, warp_)};
   }
@@ -256,14 +264,15 @@ class RowLaunches {
   const Dtype dtype_;
   const RowFit fit_;
   const int64_t length_, rows_, warp_;
-  const int64_t vectors_;  // of a row, the next power of two
+  const int64_t vectors_;  // of a row, rounded up to a power of two
 };
 
 }  // namespace detail
 
 // Launches the kernel that suits the rows, of at least one element, on the call's stream: in the
-// way that was measured to be the fastest on this device, or in the op's own. False: none of these
-// kernels does. Sets params->shape; the other members of Params are as row_team.cuh wants them.
+// way that was measured to be the fastest on this device, or in the op's own. Returns false if none
+// of these kernels suits. Sets params->shape; the other members of Params are set as row_team.cuh
+// describes.
 template <class Kernels, class Params>
 [[nodiscard]] bool try_launch_rows(const Call& call, const Kernels& kernels, Dtype dtype,
                                    RowFit fit, Params* params) {
@@ -283,7 +292,7 @@ template <class Kernels, class Params>
   call.launch(found.kernel, found.how(call), *params);
   return true;
 }
-// The same of kernels that serve all rows, as those do whose long_rows are listed.
+// Does the same with kernels that serve all rows, as they do if their long_rows are listed.
 template <class Kernels, class Params>
 void launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit,
                  Params* params) {

@@ -1,5 +1,5 @@
-// opdock/row_op.hpp: for plugins whose ops work along the last dimension: what such an op checks of
-// its tensors, and how it hands their rows to its kernels on the CPU and on the GPU.
+// opdock/row_op.hpp: for plugins whose ops work along the last dimension: how such an op checks its
+// tensors and passes their rows to its kernels on the CPU and on the GPU.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_ROW_OP_HPP_
 #define OPDOCK_ROW_OP_HPP_
@@ -11,8 +11,8 @@
 
 namespace opdock {
 
-// The element types of kernels over rows: float32, float16 and bfloat16, computed in float32; on
-// the CPU float64 as well. Throws an Error that names the argument.
+// Checks that the tensor has an element type of kernels over rows: float32, float16 and bfloat16,
+// computed in float32; on the CPU float64 as well. Throws an Error that names the argument.
 inline void check_row_dtype(const Plan& plan, Tensor tensor, const char* name) {
   if (plan.is_cpu()) {
     check(tensor, name)
@@ -22,17 +22,17 @@ inline void check_row_dtype(const Plan& plan, Tensor tensor, const char* name) {
   }
 }
 
-// Each row without gaps, each element aligned; batch dimensions may have any strides. Throws an
-// Error that names the argument.
+// Checks that each row has no gaps and each element is aligned; batch dimensions may have any
+// strides. Throws an Error that names the argument.
 inline void check_rows(Tensor tensor, const char* name) {
   check(tensor, name).contiguous_last_dim().aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
 }
 
-// The element types of such kernels on a GPU.
+// The element types of kernels over rows on a GPU.
 using RowTypes = KernelTypes<float, half, bfloat16>;
 
-// The fit of the tensors in `rows` with these first elements, and of what is read beside each row
-// from `sides` on; NULL for one that does not count.
+// Returns the fit of the tensors in `rows`, whose first elements are at `data`, and of the tensors
+// that are read next to each row, which begin at `sides`; NULL for a tensor that does not count.
 template <int N, size_t Sides>
 RowFit fit_of(const Rows<N>& rows, int64_t length, int64_t element_bytes,
               const void* const (&data)[N], const void* const (&sides)[Sides]) {
@@ -61,8 +61,8 @@ RowFit fit_of(const Rows<N>& rows, int64_t length, int64_t element_bytes,
 // threads; waits for all. length: of a row, at least 1.
 template <class Body>
 void for_rows(const Call& call, int64_t count, int64_t length, Body&& body) {
-  // A second thread pays off for some ten microseconds of work; a row takes as long as some 64
-  // elements before its first one.
+  // A second thread pays off for about ten microseconds of work. Each row takes, before its first
+  // element, as long as about 64 elements.
   call.parallel_for(count, std::max<int64_t>(1, 8192 / (length + 64)), body);
 }
 

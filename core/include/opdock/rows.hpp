@@ -11,10 +11,10 @@
 
 namespace opdock {
 
-// The rows of tensors[0], whose shape counts, and of the others, which have its number of
+// Returns the rows of tensors[0], whose shape decides, and of the other tensors, which have as many
 // dimensions or fewer and are broadcast to it: a batch dimension that is missing or has size 1 gets
-// stride 0. An absent tensor is nullopt. All have been checked for that; tensors[0] has 1 to 16
-// dimensions.
+// stride 0. An absent tensor is nullopt. The caller has checked that the shapes fit; tensors[0] has
+// 1 to 16 dimensions.
 template <int N>
 Rows<N> make_rows(const std::optional<Tensor> (&tensors)[N]) {
   const Tensor& first = *tensors[0];
@@ -41,7 +41,8 @@ Rows<N> make_rows(const std::optional<Tensor> (&tensors)[N]) {
   return rows;
 }
 
-// Whether every row of tensor t begins at a multiple of `bytes`, so that wide loads are possible.
+// Returns whether every row of tensor t begins at a multiple of `bytes`, so that wide loads are
+// possible. element: bytes of an element.
 template <int N>
 bool rows_aligned(const Rows<N>& rows, int t, const void* data, uint64_t element, uint64_t bytes) {
   uint64_t low = reinterpret_cast<uintptr_t>(data);

@@ -1,6 +1,6 @@
-// opdock/signature.hpp: which functions a schema's values can be read for. What opdock-pack writes
-// from plugin.toml (opdock-pack --ops-header) asks this; plugin.hpp includes both where
-// OPDOCK_OPS_H names that header.
+// opdock/signature.hpp: checks that a plugin's function takes the values of a schema. The header
+// that opdock-pack writes from plugin.toml (opdock-pack --ops-header) uses it; plugin.hpp includes
+// both if OPDOCK_OPS_H names that header.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_SIGNATURE_HPP_
 #define OPDOCK_SIGNATURE_HPP_
@@ -13,11 +13,11 @@ namespace opdock::detail {
 
 // Stands for std::complex<double>, without <complex>.
 struct Complex;
-// Stands for an Object<T>, whatever T.
+// Stands for an Object<T> of any T.
 struct AnyObject;
 
-// Whether a parameter of type Found, decayed, is read from what the schema has as Wanted, the type
-// that plugin.hpp's table gives first.
+// Whether a parameter of type Found, decayed, can be read from a value of the schema's type Wanted,
+// given as the first C++ type for it in plugin.hpp's table.
 template <class Found, class Wanted>
 struct Reads : std::is_same<Found, Wanted> {};
 template <>
@@ -30,7 +30,7 @@ template <class Found, class Wanted>
 struct Reads<List<Found>, List<Wanted>> : Reads<Found, Wanted> {};
 template <class Found, class Wanted>
 struct Reads<std::vector<Found>, List<Wanted>> : Reads<Found, Wanted> {};
-// What may be None must be optional; what may not may be.
+// A value that may be None needs an optional parameter; any other value may have one.
 template <class Found, class Wanted>
 struct Reads<std::optional<Found>, Wanted> : Reads<Found, Wanted> {};
 template <class Found>
@@ -46,7 +46,7 @@ constexpr bool are_read(Parameters<Found...>, Parameters<Wanted...>) {
   if constexpr (sizeof...(Found) != sizeof...(Wanted)) {
     return false;
   } else {
-    // The first ones, such as Plan&, are not values: they must be exactly that type.
+    // The first parameters, such as Plan&, are not values: they must have exactly that type.
     return ((std::is_same_v<Found, Wanted> || Reads<std::decay_t<Found>, Wanted>::value) && ...);
   }
 }

@@ -3,8 +3,9 @@
 // double.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Include it first, and little else: an inline function shared with another level would be merged
-// with it by the linker (plugins/meson.build orders them so that the merged one runs everywhere).
+// Include it first, and few other headers: the linker merges an inline function with that of
+// another level (plugins/meson.build orders the levels so that the merged function runs
+// everywhere).
 #ifndef OPDOCK_SIMD_HPP_
 #define OPDOCK_SIMD_HPP_
 
@@ -42,8 +43,8 @@ struct Compute<double> {
   using type = double;
 };
 
-// Calls body(T{}) with the T of such elements: float, Half, BFloat16 or double. dtype is of one of
-// the four.
+// Calls body(T{}) with the type T of elements of `dtype`: float, Half, BFloat16 or double. dtype
+// must be one of these four.
 template <class Body>
 void dispatch(opdock_dtype dtype, const Body& body) {
   if (dtype.code == OPDOCK_DTYPE_BFLOAT) return body(BFloat16{});
@@ -172,8 +173,8 @@ HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   for (; i < n; ++i) body(OneTag<C>(), i);
 }
 
-// The sum of values handed over as vectors or one by one. Vectors are added up in blocks, single
-// values in double, so that rounding errors do not grow with the row's length.
+// The sum of values that are passed as vectors or one by one. Vectors are added up in blocks,
+// single values in double, so that rounding errors do not grow with the row's length.
 template <class C>
 class Sum {
  public:

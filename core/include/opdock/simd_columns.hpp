@@ -12,14 +12,14 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// Columns begin … end - 1 of the sums of the chunks' sums: partial has `chunks` times `columns`
-// numbers of the type that T is computed in, the first one of column 0.
+// Writes columns begin … end - 1 of `out`, the totals of the chunks' sums. partial: `chunks` times
+// `columns` numbers of the type that T is computed in; it and `out` begin at column 0.
 template <class T>
 void column_totals(const void* partial, int64_t chunks, int64_t columns, T* out, int64_t begin,
                    int64_t end) {
   using C = typename Compute<T>::type;
   for_each_vector<C>(end - begin, [&](auto d, int64_t i) HWY_ATTR {
-    // By Kahan's compensated summation: `lost` is what rounding has added to the total.
+    // Kahan's compensated summation: `lost` is what rounding has added to the total.
     auto total = hn::Zero(d), lost = hn::Zero(d);
     const C* from = static_cast<const C*>(partial) + begin + i;
     for (int64_t chunk = 0; chunk < chunks; ++chunk, from += columns) {

@@ -1,5 +1,5 @@
-// opdock/simd_elements.hpp: for elementwise CPU kernels in a plugin's simd_sources: how the rows of
-// opdock::Elements are gone over in the pieces that threads share (opdock/pieces.hpp).
+// opdock/simd_elements.hpp: for elementwise CPU kernels in a plugin's simd_sources: iterates over
+// the rows of opdock::Elements in the pieces that threads share (opdock/pieces.hpp).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_SIMD_ELEMENTS_HPP_
 #define OPDOCK_SIMD_ELEMENTS_HPP_
@@ -13,8 +13,8 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// The tensors of one row, from some column on: [t] is where that of tensor t begins, which is
-// there.
+// One row of all tensors, from `column` on: [t] is where that of tensor t begins, which must be
+// present.
 template <class T, int N>
 struct ElementRow {
   const Elements<N>& at;
@@ -26,8 +26,9 @@ struct ElementRow {
   }
 };
 
-// Calls body(row, n) for pieces first … last - 1: an ElementRow and how many elements. The pointers
-// that a body takes from the row are to be variables of its own, so that they are in registers.
+// Calls body(row, n) for pieces first … last - 1: row is an ElementRow, n the number of its
+// elements. A body should copy the pointers that it takes from the row into variables of its own,
+// so that they are in registers.
 template <class T, int N, class Body>
 HWY_INLINE void for_each_piece(const Elements<N>& at, const Pieces& pieces, int64_t first,
                                int64_t last, const Body& body) {

@@ -9,12 +9,12 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// exp_times() gives e^v times this: a power of two, so that what is below the smallest normal
-// number keeps its digits, and is rounded once, when the factor is divided out.
+// exp_times() returns e^v times this power of two, so that a result below the smallest normal
+// number keeps its digits, and is rounded only once, when the factor is divided out.
 template <class C>
 inline constexpr C kExpFactor = static_cast<C>(sizeof(C) == 4 ? 0x1p64 : 1.0);
 
-// The larger of v and low; NaN where v is NaN.
+// Returns the larger of v and low; NaN where v is NaN.
 template <class D, class V>
 HWY_INLINE V at_least(D d, hn::TFromD<D> low, V v) {
   const auto limit = hn::Set(d, low);
@@ -25,11 +25,11 @@ HWY_INLINE V at_least(D d, hn::TFromD<D> low, V v) {
 #endif
 }
 
-// e^v * kExpFactor for v of at most about 0; NaN for NaN, which Highway's Exp turns into 0.
+// Returns e^v * kExpFactor for v of at most about 0; NaN for NaN, which Highway's Exp turns into 0.
 //
-// Of floats, what is below -104 counts as -104, of which e^v rounds to 0. Otherwise v is k log(2) +
-// r, and e^r is a polynomial of degree 6, whose own error of 4e-9 is the smallest over |r| <=
-// log(2)/2. Together the relative error is below 1e-7 + 2e-9 |k|.
+// For floats, v below -104 counts as -104, whose e^v rounds to 0. Otherwise v is k log(2) + r, and
+// e^r is approximated by the polynomial of degree 6 with the smallest error over |r| <= log(2)/2,
+// which is 4e-9. Together the relative error is below 1e-7 + 2e-9 |k|.
 template <class D>
 HWY_INLINE hn::VFromD<D> exp_times(D d, hn::VFromD<D> v) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
@@ -37,15 +37,15 @@ HWY_INLINE hn::VFromD<D> exp_times(D d, hn::VFromD<D> v) {
   } else {
     const hn::Rebind<uint32_t, D> du;
     v = at_least(d, -104.0f, v);
-    // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits: k, and the exponents
-    // of the factor and of 1.
+    // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits: k plus the exponents
+    // of the factor (64) and of 1 (127).
     const auto shift = hn::Set(d, 12582912.0f + 64 + 127);
     const auto shifted = hn::MulAdd(v, hn::Set(d, 1.44269504f), shift);
     const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
     const auto k = hn::Sub(shifted, shift);
 #if HWY_NATIVE_FMA
     const auto r = hn::NegMulAdd(k, hn::Set(d, 0.693147181f), v);
-#else  // k * log(2) would be rounded: in two parts, the first of which has 15 bits
+#else  // k * log(2) would be rounded, so log(2) is split in two parts, the first with 15 bits
     const auto high = hn::NegMulAdd(k, hn::Set(d, 0x1.62e4p-1f), v);
     const auto r = hn::NegMulAdd(k, hn::Set(d, 0x1.7f7d1cp-20f), high);
 #endif

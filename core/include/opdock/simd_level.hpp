@@ -1,4 +1,5 @@
-// opdock/simd_level.hpp: one CPU kernel compiled several times, the best one chosen at run time.
+// opdock/simd_level.hpp: compiles a CPU kernel several times and chooses the best version at run
+// time.
 // SPDX-License-Identifier: Apache-2.0
 //
 // A file named in a plugin's simd_sources is compiled once per x86-64 level of the psABI, v1 to v4
@@ -10,8 +11,8 @@
 //   static const auto best = OPDOCK_SIMD_CHOOSE(add);                         in the plugin
 //
 // OPDOCK_CPU_LEVEL=1…4 in the environment lowers the choice, to compare or to test. A build on
-// demand has the level of its machine alone, with OPDOCK_SIMD_ONLY defined as its name: no choice
-// is left.
+// demand has only the level of its machine, with OPDOCK_SIMD_ONLY defined as its name: nothing is
+// chosen at run time.
 #ifndef OPDOCK_SIMD_LEVEL_HPP_
 #define OPDOCK_SIMD_LEVEL_HPP_
 
@@ -71,7 +72,7 @@ inline int probe_simd_level() {
 }
 }  // namespace detail
 
-// The psABI's x86-64 level of this processor, 1 to 4, as far as OPDOCK_CPU_LEVEL allows.
+// Returns the psABI's x86-64 level of this processor, 1 to 4, at most what OPDOCK_CPU_LEVEL allows.
 inline int simd_level() {
   static const int level = detail::probe_simd_level();
   return level;

@@ -1,5 +1,5 @@
 // opdock/simd_row.hpp: for CPU kernels over rows, in a plugin's simd_sources: passes over a row
-// that keep several vectors in flight, and what they add up.
+// that keep several vectors in flight, and sums and maxima over a row.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_SIMD_ROW_HPP_
 #define OPDOCK_SIMD_ROW_HPP_
@@ -10,14 +10,14 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// Rows are worked on in blocks of so many elements, 64 vectors for each accumulator: of a longer
-// row, one block at a time stays in the first cache, and rounding errors of sums do not grow with
-// it.
+// Rows are processed in blocks of this many elements, 64 vectors for each accumulator. One block of
+// a longer row stays in the first-level cache, and rounding errors of sums do not grow with the
+// row's length.
 template <class C>
 inline constexpr int64_t kRowBlock = 256 * static_cast<int64_t>(hn::MaxLanes(FullTag<C>()));
 
-// Where the rows of several tensors lie, one after the other: opdock::Rows::locate() without its
-// divisions, which a short row takes less time than.
+// Iterates over the rows of several tensors, one after the other: opdock::Rows::locate() without
+// its divisions, which take longer than a short row.
 template <class Rows, int Tensors>
 class RowCursor {
  public:
@@ -29,7 +29,7 @@ class RowCursor {
     }
     rows.locate(row, offset_);
   }
-  // Of tensor t: the row's position in elements.
+  // Returns the row's position in tensor t, in elements.
   HWY_INLINE long long offset(int t) const { return offset_[t]; }
   HWY_INLINE void next() {
     for (int i = rows_.ndim - 1; i >= 0; --i) {
@@ -46,8 +46,8 @@ class RowCursor {
   long long at_[sizeof(Rows::size) / sizeof(Rows::size[0])];
 };
 
-// A pass hands its body vectors, each with one of the two kinds below, which load and store them.
-// A whole vector of type C, computed from elements of any T.
+// A pass calls its body with vectors of the two kinds below, which load and store elements. A
+// WholeVector is a whole vector of type C, computed from elements of any T.
 template <class C>
 struct WholeVector {
   using D = FullTag<C>;
@@ -61,14 +61,15 @@ struct WholeVector {
   HWY_INLINE void store(V value, T* to) const {
     simd::OPDOCK_SIMD_LEVEL::store(D(), value, to);
   }
-  // Where a whole vector has room: for what is kept between passes.
+  // Load and store where a whole vector has room, as in memory for values that are kept between
+  // passes.
   HWY_INLINE V load_whole(const C* from) const { return hn::LoadU(D(), from); }
   HWY_INLINE void store_whole(V value, C* to) const { hn::StoreU(value, D(), to); }
-  // The value where there are elements, and `other` where there are none.
+  // Returns the value where there are elements, and `other` where there are none.
   HWY_INLINE V or_else(V value, C) const { return value; }
 };
 
-// What is left of a row, less than a vector: reads and writes no further. Lanes without an element
+// The rest of a row, less than a vector. Accesses nothing behind the row. Lanes without an element
 // are loaded as 0.
 template <class C>
 struct PartVector {
@@ -77,12 +78,12 @@ struct PartVector {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   int64_t count;
 
-#if HWY_TARGET <= HWY_AVX3  // which load and store by a mask
+#if HWY_TARGET <= HWY_AVX3  // these targets load and store with a mask
   HWY_INLINE auto mask() const { return hn::FirstN(D(), static_cast<size_t>(count)); }
   HWY_INLINE V load(const C* from) const { return hn::MaskedLoad(mask(), D(), from); }
   HWY_INLINE void store(V value, C* to) const { hn::BlendedStore(value, mask(), D(), to); }
 
-  template <class T>  // of 16 bits
+  template <class T>  // T has 16 bits
   HWY_INLINE V load(const T* from) const {
     const hn::Rebind<uint16_t, D> d;
     alignas(64) T part[kLanes];
@@ -128,7 +129,7 @@ struct RowSlot {
 
 // Calls body(vector, slot, i) for the vectors that make up elements [0, n), i the first one's
 // index: vector is a WholeVector or, at the end, a PartVector; slot is a RowSlot. Unroll: 1 for a
-// body whose vectors wait for nothing, and which is long.
+// long body whose vectors do not wait for earlier ones.
 template <class C, int Unroll = kRowSlots, class Body>
 HWY_INLINE void for_row(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(FullTag<C>()));
@@ -146,15 +147,16 @@ HWY_INLINE void for_row(int64_t n, const Body& body) {
   if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
 }
 
-// Asks for the line that begins at `from`, once for each line of a pass: what the next pass reads.
+// Prefetches the cache line that begins at `from`, once for each line of a pass: memory that the
+// next pass reads.
 template <class C, class T, class Slot>
 HWY_INLINE void ask_for(Slot, const T* from) {
   constexpr size_t kBytes = hn::MaxLanes(FullTag<C>()) * sizeof(T);
   if constexpr (Slot::kIndex * kBytes % 64 == 0) __builtin_prefetch(from);
 }
 
-// A sum of vectors, each added in the slot it was handed over with. Of at most a block: its error
-// is then some units in the last place of the sum of magnitudes.
+// A sum of vectors, each added to the accumulator of the slot that it comes with. Use it for at
+// most a block: its error is then some units in the last place of the sum of magnitudes.
 template <class C>
 class RowSum {
  public:
@@ -181,7 +183,8 @@ class RowSum {
   V sum_[kRowSlots] = {zero(), zero(), zero(), zero()};
 };
 
-// The largest of vectors, -infinity of none. Which value a NaN leaves is not defined.
+// The maximum over the lanes of vectors, -infinity without any. Which value a NaN leads to is not
+// defined.
 template <class C>
 class RowMaximum {
  public:
@@ -193,7 +196,7 @@ class RowMaximum {
     const FullTag<C> d;
     alignas(64) C lane[hn::MaxLanes(FullTag<C>())];
     hn::Store(hn::Max(hn::Max(most_[0], most_[1]), hn::Max(most_[2], most_[3])), d, lane);
-    // Not by MaxOfLanes, which on some targets begins at the lowest finite number.
+    // MaxOfLanes is not used, because on some targets it begins at the lowest finite number.
     C most = lane[0];
     for (size_t i = 1; i < hn::Lanes(d); ++i) most = lane[i] > most ? lane[i] : most;
     return most;

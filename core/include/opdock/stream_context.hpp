@@ -8,11 +8,11 @@
 
 namespace opdock {
 
-// Makes the context of the call's stream current while this lives. <<<…>>> launches into the
+// Makes the context of the call's stream current during its lifetime. <<<…>>> launches into the
 // current context, and by OPDOCK-H-3 that may be the device's primary context although the stream
 // belongs to another one. Does nothing where the two are the same, on the default stream, on ROCm
 // (whose streams belong to a device), and without a driver. Two quick driver calls; does not wait,
-// does not allocate, and is allowed while capturing. Not to be kept beyond the call.
+// does not allocate, and is allowed while capturing. Must not outlive the call.
 class StreamContext {
  public:
   explicit StreamContext(const Call& call) {
@@ -33,7 +33,7 @@ class StreamContext {
   StreamContext& operator=(const StreamContext&) = delete;
 
  private:
-  struct Functions {  // all or none
+  struct Functions {  // all are set, or none
     int (*of_stream)(void* stream, void** context) = nullptr;
     int (*current)(void** context) = nullptr;
     int (*push)(void* context) = nullptr;

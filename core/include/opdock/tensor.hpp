@@ -21,7 +21,7 @@ namespace detail {
 }
 }  // namespace detail
 
-// What plan asks the host to allocate, contiguous: dtype, shape and alignment.
+// A contiguous tensor that plan asks the host to allocate: dtype, shape and alignment.
 struct Layout : opdock_output {
   // At most OPDOCK_MAX_NDIM sizes, none negative.
   Layout(Dtype element, const int64_t* sizes, int32_t count) : opdock_output{} {
@@ -37,13 +37,14 @@ struct Layout : opdock_output {
     other.dtype = element;
     return other;
   }
-  // The same in memory that begins at a multiple of `bytes`, a power of two of at most 2^30.
+  // Returns this layout in memory that begins at a multiple of `bytes`, a power of two of at most
+  // 2^30.
   Layout with_alignment(uint64_t bytes) const {
     Layout other = *this;
     other.alignment = bytes;
     return other;
   }
-  // The same with one size replaced; a negative dimension counts from the end.
+  // Returns this layout with one size replaced; a negative dimension counts from the end.
   Layout with_size(int32_t dimension, int64_t size) const {
     Layout other = *this;
     int32_t at = dimension < 0 ? dimension + ndim : dimension;
@@ -101,12 +102,13 @@ class Tensor {
   int64_t stride(int32_t dimension) const { return tensor_->strides[at(dimension)]; }
   bool is_empty() const { return !views::has_elements(ndim(), shape()); }
   int64_t numel() const {
-    if (is_empty()) return 0;  // its other sizes may be of any size
+    if (is_empty()) return 0;  // the product of the other sizes may overflow
     int64_t count = 1;
     for (int32_t i = 0; i < ndim(); ++i) count *= shape()[i];
     return count;
   }
-  // Row-major without gaps. Strides of dimensions of size 1, and of empty tensors, do not matter.
+  // Whether the tensor is row-major without gaps. Strides of dimensions of size 1, and of empty
+  // tensors, do not matter.
   bool is_contiguous() const {
     if (is_empty()) return true;
     int64_t stride = 1;
@@ -117,7 +119,8 @@ class Tensor {
     return true;
   }
 
-  // The first element. T must be the element type (a byte type reads any dtype).
+  // Returns the address of the first element. T must be the element type (void or a byte type reads
+  // any dtype).
   template <class T>
   T* data() const {
     using U = std::remove_cv_t<T>;
@@ -132,7 +135,7 @@ class Tensor {
   }
   void* raw() const { return static_cast<char*>(tensor_->data) + tensor_->byte_offset; }
 
-  // Same dtype and shape: the shape rule "like x".
+  // Returns a layout of the same dtype and shape: the shape rule "like x".
   Layout like() const { return Layout(dtype(), shape(), ndim()); }
   std::string shape_text() const { return detail::list_text(shape(), ndim()); }
 
@@ -150,14 +153,14 @@ class Tensor {
   uint32_t flags_;
 };
 
-// Whether two tensors share bytes: exact, and true in the rare cases that take too long to decide
-// (overlap.hpp).
+// Returns whether two tensors share bytes. The answer is exact, except that it is true in the rare
+// cases that take too long to decide (overlap.hpp).
 inline bool may_overlap(Tensor a, Tensor b) {
   return views::shared_memory(*a.get(), *b.get()) != views::Overlap::kNone;
 }
 
-// Checks on one argument: each throws an Error that names the argument, what was found and what was
-// wanted. Checks of addresses pass while planning without data.
+// Checks on one argument. Each check throws an Error that names the argument, what was found and
+// what was wanted. Checks of addresses pass while planning without data.
 class Check {
  public:
   Check(Tensor tensor, const char* name) : x_(tensor), name_(name) {}
@@ -195,7 +198,7 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()),
          detail::list_text(wanted.begin(), count), "reshape or slice it");
   }
-  // One size; a negative dimension counts from the end.
+  // Checks one size; a negative dimension counts from the end.
   const Check& size(int32_t dimension, int64_t wanted) const {
     ndim_at_least(dimension < 0 ? -dimension : dimension + 1);
     if (x_.size(dimension) == wanted) return *this;
@@ -221,7 +224,7 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()), "at least one element",
          "skip the call for empty tensors");
   }
-  // Both accept a tensor without elements, with any strides.
+  // contiguous() and contiguous_last_dim() accept a tensor without elements, with any strides.
   const Check& contiguous() const {
     if (x_.is_contiguous()) return *this;
     fail(OPDOCK_UNSUPPORTED, strides_text(), "contiguous rows", kMakeContiguous);
@@ -230,7 +233,7 @@ class Check {
     if (x_.ndim() == 0 || x_.size(-1) <= 1 || x_.stride(-1) == 1 || x_.is_empty()) return *this;
     fail(OPDOCK_UNSUPPORTED, strides_text(), "stride 1 in the last dimension", kMakeContiguous);
   }
-  // The address of the first element, if there is one, is a multiple of `bytes`.
+  // Checks that the address of the first element, if there is one, is a multiple of `bytes`.
   const Check& aligned(uint64_t bytes) const {
     uintptr_t address = reinterpret_cast<uintptr_t>(x_.raw());
     if (!x_.has_data() || address % bytes == 0 || x_.is_empty()) return *this;
@@ -243,7 +246,8 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("memory shared with ", another(other_name)),
          "memory of its own", "copy one of the two");
   }
-  // For an output: exactly the other's elements, at the same positions, or separate memory.
+  // Checks an output: it must be the other tensor, with the same elements at the same positions, or
+  // share no memory with it.
   const Check& in_place_or_apart_from(Tensor other, const char* other_name = nullptr) const {
     bool same = x_.raw() == other.raw() && x_.ndim() == other.ndim();
     for (int32_t i = 0; same && i < x_.ndim(); ++i) {
@@ -254,7 +258,7 @@ class Check {
   }
 
  private:
-  // The Python package says instead how the argument's library does it.
+  // The Python package replaces this text with how it is done in the argument's library.
   static constexpr const char* kMakeContiguous = "make it contiguous first";
 
   [[gnu::cold, gnu::noinline]] static std::string another(const char* name) {

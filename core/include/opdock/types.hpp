@@ -18,8 +18,8 @@
 
 namespace opdock {
 
-// What every wrapper of the C interface throws: an opdock_status and a sentence that says what was
-// found, what was wanted and what to do.
+// The exception that every wrapper of the C interface throws: an opdock_status and a sentence that
+// says what was found, what was wanted and what to do.
 class Error : public std::exception {
  public:
   Error(opdock_status status, std::string text) : status_(status), text_(std::move(text)) {}
@@ -31,8 +31,9 @@ class Error : public std::exception {
   std::string text_;
 };
 
-// Whether an error number of CUDA's driver or HIP's means that the device refuses everything from
-// now on in this process (OPDOCK_DEVICE_LOST): the two agree on the numbers that both have.
+// Returns whether an error number of the CUDA driver or of HIP means that the device refuses
+// everything from now on in this process (OPDOCK_DEVICE_LOST). The two APIs agree on the numbers
+// that both have.
 inline bool loses_device(int driver_error) {
   switch (driver_error) {
     case 53:   // HIP: PriorLaunchFailure
@@ -57,14 +58,15 @@ inline bool loses_device(int driver_error) {
 
 namespace detail {
 
-// A piece of a text: a text, an integer, or a double, in as many digits as it needs. One type for
-// all, so that building an error's text takes the compiler no instantiation for each.
+// A piece of a text: a text, an integer, or a double, in as many digits as it needs. It is one type
+// for all, so that the compiler need not instantiate the code that builds an error's text for each
+// combination.
 class Part {
  public:
   Part(const char* text) : text_(text) {}
   Part(std::string_view text) : text_(text) {}
   Part(const std::string& text) : text_(text) {}
-  Part(char) = delete;  // a text of one letter, or a number?
+  Part(char) = delete;  // ambiguous: a text of one letter, or a number
   template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
   Part(T number)
       : magnitude_(number < T() ? uint64_t{0} - static_cast<uint64_t>(number)
@@ -111,7 +113,7 @@ class Part {
   return text;
 }
 
-// One text out of texts and numbers.
+// Joins texts and numbers into one text.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   return join({Part(parts)...});
@@ -227,8 +229,8 @@ struct Dtype : opdock_dtype {
   constexpr Dtype(opdock_dtype dtype) : opdock_dtype(dtype) {}
   constexpr Dtype(uint8_t type_code, uint8_t type_bits) : opdock_dtype{type_code, type_bits, 1} {}
 
-  // "float32", "bfloat16", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; one without a name is
-  // described by its numbers.
+  // Returns "float32", "bfloat16", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; a dtype
+  // without a name is described by its numbers.
   [[gnu::cold, gnu::noinline]] std::string name() const {
     for (const detail::DtypeName& known : detail::kDtypeNames) {
       if (known.code != code || known.bits != bits) continue;
@@ -236,7 +238,7 @@ struct Dtype : opdock_dtype {
     }
     return detail::concat("dtype code ", code, " bits ", bits, " lanes ", lanes);
   }
-  // Bytes of one element.
+  // Returns the bytes of one element.
   constexpr int64_t bytes() const { return (int64_t{bits} * lanes + 7) / 8; }
 
   friend constexpr bool operator==(Dtype a, Dtype b) {
@@ -245,7 +247,7 @@ struct Dtype : opdock_dtype {
   friend constexpr bool operator!=(Dtype a, Dtype b) { return !(a == b); }
 };
 
-// dtype_of<float>() and so on: bool, the fixed-width integers, half, bfloat16, float, double.
+// Returns the dtype of a C++ type: bool, the fixed-width integers, half, bfloat16, float, double.
 template <class T>
 constexpr Dtype dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -271,7 +273,7 @@ struct Device : opdock_device {
   constexpr Device(int32_t device_type, int32_t device_index)
       : opdock_device{device_type, device_index} {}
 
-  // "cpu", "cuda:0", "rocm:1".
+  // Returns "cpu", "cuda:0", "rocm:1".
   std::string name() const {
     if (type == OPDOCK_CPU) return index == 0 ? "cpu" : detail::concat("cpu:", index);
     if (type == OPDOCK_CUDA) return detail::concat("cuda:", index);
@@ -284,8 +286,8 @@ struct Device : opdock_device {
   friend constexpr bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-// The name by which device code knows a type, for kernel names: "float", "opdock::half", "int". No
-// alias, such as opdock::int32_t: hipRTC does not find a kernel by one.
+// Returns the name of a type in device code, for kernel names: "float", "opdock::half", "int". It
+// is never an alias, such as opdock::int32_t, because hipRTC does not find a kernel by an alias.
 template <class T>
 constexpr const char* device_type_name() {
   if constexpr (std::is_same_v<T, half>) {
