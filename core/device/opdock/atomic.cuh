@@ -1,6 +1,7 @@
-// Atomic operations on global and shared memory. Each returns what was there before. They order no
-// other accesses (they are relaxed): to hand data to another block, write it, device_fence(), then
-// the atomic operation; who takes it does the atomic operation, device_fence(), then reads.
+// Atomic operations on global and shared memory. Each returns the previous value. They are relaxed:
+// they order no other accesses. To pass data to another block, write the data, call device_fence(),
+// then do the atomic operation; the reader does the atomic operation, calls device_fence(), then
+// reads the data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +9,8 @@
 
 namespace opdock {
 
-// What this thread has written before, and what it knows of others' writes, comes before what it
-// does afterwards, for all threads of the device.
+// Orders memory accesses for all threads of the device: this thread's earlier writes, and the
+// writes of other threads that it has seen, come before its later accesses.
 OPDOCK_DEVICE void device_fence() {
 #if defined(OPDOCK_SOFT)
   softgpu_fence();
@@ -57,7 +58,8 @@ OPDOCK_ATOMIC(atomic_exchange, uint32_t, kExchange, __hip_atomic_exchange, atomi
 OPDOCK_ATOMIC(atomic_exchange, uint64_t, kExchange, __hip_atomic_exchange, atomicExch)
 #undef OPDOCK_ATOMIC
 
-// Writes `desired` if `expected` is there. T: int32_t, uint32_t or uint64_t.
+// Writes `desired` if the value is `expected`. Returns the previous value. T: int32_t, uint32_t or
+// uint64_t.
 template <typename T>
 OPDOCK_DEVICE T atomic_compare_and_swap(T* at, T expected, T desired) {
 #if defined(OPDOCK_SOFT)

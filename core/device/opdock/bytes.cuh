@@ -1,5 +1,5 @@
-// Numbers of 8 bits as floats, and four in a word as pairs of 16-bit elements: int8, and float8 of
-// OCP's E4M3, which has no infinity, and NaN as 0x7f and 0xff.
+// Converts 8-bit numbers to floats, and the four in a word to pairs of 16-bit elements: int8, and
+// the float8 format E4M3 of OCP, which has no infinity, and whose NaNs are 0x7f and 0xff.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace opdock {
 
-// Of the lowest byte of `byte`. As the last bits of 2^23 an integer is a float, without the
-// conversion of which a multiprocessor does few at once.
+// Converts the lowest byte of `byte`. An integer in the last bits of 2^23 makes a float without the
+// conversion instruction, of which a multiprocessor executes few at once.
 OPDOCK_DEVICE float int8_to_float(uint32_t byte) {
   return bits_float(0x4b000000u | ((byte ^ 0x80u) & 0xffu)) - (8388608.0f + 128.0f);
 }
 OPDOCK_DEVICE float float8_to_float(uint32_t byte) {
   const uint32_t rest = byte & 0x7fu;
-  // As a float the same bits are smaller by 2^120, subnormal numbers too.
+  // Read as a float, the same bits are smaller by a factor of 2^120, also for subnormal numbers.
   const uint32_t bits =
       rest == 0x7fu ? 0x7fc00000u : float_bits(bits_float(rest << 20) * bits_float(0x7b800000u));
   return bits_float(bits | (byte & 0x80u) << 24);
@@ -31,11 +31,13 @@ OPDOCK_DEVICE void make_pairs(T type, uint32_t from, uint32_t* low, uint32_t* hi
 
 }  // namespace detail
 
-// int8_pairs(T{}, from, &low, &high) and float8_pairs(T{}, from, &low, &high): the four numbers of
-// a word, the lowest first, as two words of two elements of T each, a type of 16 bits; exactly.
+// int8_pairs(T{}, from, &low, &high) and float8_pairs(T{}, from, &low, &high) convert the four
+// numbers of a word, the lowest first, exactly to two words of two elements of T each. T is a type
+// of 16 bits.
 #if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 800
 OPDOCK_DEVICE void int8_pairs(half, uint32_t from, uint32_t* low, uint32_t* high) {
-  // The last bits of 1024 + 128 + the integer are the integer's, as unsigned.
+  // 0x6400 with a byte in its last bits is the float16 1024 + byte, and each byte is its integer
+  // plus 128.
   const uint32_t bytes = from ^ 0x80808080u;
   asm("sub.rn.f16x2 %0, %1, %2;"
       : "=r"(*low)
@@ -44,7 +46,8 @@ OPDOCK_DEVICE void int8_pairs(half, uint32_t from, uint32_t* low, uint32_t* high
       : "=r"(*high)
       : "r"(__byte_perm(bytes, 0x64646464u, 0x4342)), "r"(0x64806480u));
 }
-// A bfloat16 has place for seven bits behind 128; what the sign counts is subtracted with that.
+// 0x4300 with seven bits in its last bits is the bfloat16 128 + bits. The addend is -128, or -256
+// if the sign bit is set.
 OPDOCK_DEVICE uint32_t two_int8(uint32_t bytes) {
   uint32_t pair;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;"

@@ -1,5 +1,5 @@
-// Clusters: blocks that run at the same time and read and write each other's shared memory. Before
-// sm_90, on AMD GPUs, and where a launch asks for none, a cluster is one block.
+// Clusters: blocks that run at the same time and can access each other's shared memory. Before
+// sm_90, on AMD GPUs, and in a launch that asks for none, a cluster is one block.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace opdock {
 
-// The blocks of this block's cluster, and its number among them.
+// The number of blocks in this block's cluster, and this block's index among them.
 OPDOCK_DEVICE int cluster_blocks() {
 #if defined(OPDOCK_SOFT)
   return static_cast<int>(softgpu::this_lane()->cluster_size);
@@ -37,10 +37,10 @@ OPDOCK_DEVICE int cluster_rank() {
 #endif
 }
 
-// Every thread of the cluster waits until all are here, and then sees what the others have written.
-// One comes before the first access to another block's shared memory, and one after the last:
-// a block that has ended has none. It waits for each thread's stores to global memory too: where
-// numbers of a row are to be exchanged while others are stored, ClusterGather is much faster.
+// Waits until all threads of the cluster are here; then each sees what the others have written.
+// Call it before the first access to another block's shared memory, and after the last one: a block
+// that has ended has no shared memory. It also waits for each thread's stores to global memory: to
+// exchange numbers of a row while other numbers are being stored, ClusterGather is much faster.
 OPDOCK_DEVICE void cluster_barrier() {
 #if defined(OPDOCK_SOFT)
   softgpu_cluster_barrier();
@@ -56,7 +56,8 @@ OPDOCK_DEVICE void cluster_barrier() {
 #endif
 }
 
-// Where block `rank` of the cluster has what is at `mine` in this block's shared memory.
+// Returns the address in the shared memory of block `rank` of the cluster that corresponds to
+// `mine` in this block's.
 template <typename T>
 OPDOCK_DEVICE T* cluster_shared(T* mine, int rank) {
 #if defined(OPDOCK_SOFT)

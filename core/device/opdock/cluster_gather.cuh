@@ -1,5 +1,5 @@
-// What the blocks of a cluster have for each other, without the barrier that waits for all that
-// they have stored to global memory.
+// Exchanges of values between the blocks of a cluster, without cluster_barrier(), which would wait
+// for all their stores to global memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,17 +8,17 @@
 
 namespace opdock {
 
-// Eight bytes that each block of a cluster has for all of them: shared memory, used once. Thread 0
-// of each block opens all that there are by cluster_open(); then every thread comes to
-// cluster_opening(), and to cluster_opened() once before the first gather() and before it ends.
+// Gathers eight bytes from each block of a cluster in all of its blocks. It lies in shared memory
+// and is used once. Thread 0 of each block opens all gathers by cluster_open(); then every thread
+// calls cluster_opening(), and cluster_opened() once, before the first gather() and before it ends.
 template <typename T>
 struct ClusterGather {
   static_assert(sizeof(T) == 8, "one store of two words");
-  uint64_t arrived;  // an mbarrier: how many bytes are missing
+  uint64_t arrived;  // an mbarrier that counts the missing bytes
   T from[kMostCluster];
 
-  // All threads of each block, with the block's value. Then all of `from` is there. Nobody writes
-  // into a block afterwards, so that it may end.
+  // Called by all threads of each block, with the block's value. Afterwards from[i] is the value of
+  // block i. Nothing is written into a block after its gather(), so that it may end.
   OPDOCK_DEVICE void gather(const T& value) {
     const int blocks = cluster_blocks(), to = thread_index();
 #if defined(OPDOCK_SOFT)
@@ -63,7 +63,7 @@ struct ClusterGather {
   }
 };
 
-// Makes `count` of them ready, which lie at the same place in each block.
+// Makes `count` gathers ready, which lie at the same place in the shared memory of each block.
 template <typename T>
 OPDOCK_DEVICE void cluster_open(ClusterGather<T>* gathers, int count) {
 #if OPDOCK_HAS_CLUSTERS
@@ -82,8 +82,8 @@ OPDOCK_DEVICE void cluster_open(ClusterGather<T>* gathers, int count) {
   (void)count;
 #endif
 }
-// All threads of each block: the first half of waiting until all blocks have opened theirs, behind
-// which there may be work; then the second.
+// Called by all threads of each block: the first and the second half of the wait until all blocks
+// have opened their gathers. There may be other work between the two.
 OPDOCK_DEVICE void cluster_opening() {
 #if OPDOCK_HAS_CLUSTERS
   asm volatile("barrier.cluster.arrive.relaxed;" : : : "memory");
@@ -97,21 +97,22 @@ OPDOCK_DEVICE void cluster_opened() {
 #endif
 }
 
-// Sixteen bytes that each warp of a cluster's blocks has for all these blocks, in one exchange
-// after the other: no barrier of the block or of the cluster is needed between them. Blocks are of
-// one dimension, of equally many whole warps, and take part in equally many exchanges. One thread
-// of each block opens what its copies of this share, then cluster_opening() and cluster_opened()
-// come as for ClusterGather. MostWarps: of a block.
+// Passes sixteen bytes from each warp of a cluster's blocks to all of these blocks, in a series of
+// exchanges, between which no barrier of the block or of the cluster is needed. Blocks have one
+// dimension and the same number of whole warps, and take part in the same number of exchanges. One
+// thread of each block calls open(); then cluster_opening() and cluster_opened() follow, as for
+// ClusterGather. MostWarps: the most warps of a block.
 //
-// Two places are used in turn, which is enough: who stores for exchange i + 2 has what all warps
-// gave for exchange i + 1, and each warp had read what there was for exchange i before it gave
-// that. Then too, each block's barrier is past the phase of exchange i. Bytes may arrive before the
-// block expects them: its one arrival ends the phase, and is still missing.
+// Two buffers alternate, which is enough: a warp that stores for exchange i + 2 has the values of
+// all warps for exchange i + 1, and each warp had read the values of exchange i before it gave its
+// own for i + 1. Each block's barrier is then past the phase of exchange i too. Bytes may arrive
+// before the block expects them: the phase does not end then, because it also needs the block's one
+// arrival, which is still missing.
 template <int MostWarps>
 class ClusterRelay {
  public:
-  // memory: cluster_relay_bytes() of the cluster's blocks and MostWarps, of shared memory, aligned
-  // to 16, at the same place in each block.
+  // memory: shared memory of cluster_relay_bytes(), for the cluster's blocks and MostWarps; aligned
+  // to 16 bytes, at the same place in each block.
   OPDOCK_DEVICE explicit ClusterRelay(void* memory)
       : arrived_(static_cast<uint64_t*>(memory)), from_(static_cast<Bytes16*>(memory) + 2) {}
 
@@ -128,7 +129,7 @@ class ClusterRelay {
 #endif
   }
 
-  // All lanes of each warp, with the warp's value.
+  // Called by all lanes of each warp, with the warp's value.
   OPDOCK_DEVICE void give(const Bytes16& value) const {
     const int lane = thread_index() % warp_width(), warp = thread_index() / warp_width();
     if (lane >= cluster_blocks()) return;
@@ -151,8 +152,9 @@ class ClusterRelay {
 #endif
   }
 
-  // All lanes of each warp, once after each give(): waits until all are there. What warp w of block
-  // b gave is at b * MostWarps + w, until this warp's next give().
+  // Called by all lanes of each warp, once after each give(). Waits until the values of all warps
+  // are there. The value of warp w of block b is at index b * MostWarps + w, until this warp's next
+  // give().
   OPDOCK_DEVICE const Bytes16* take() {
     const int place = turn_ & 1;
 #if defined(OPDOCK_SOFT)
@@ -184,7 +186,8 @@ class ClusterRelay {
   static OPDOCK_DEVICE uint32_t shared_address(const void* at) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(at));
   }
-  // The one arrival of a phase, which with it lasts until the bytes of all warps are there.
+  // Makes the one arrival of a phase, and lets the phase last until the bytes of all warps are
+  // there.
   OPDOCK_DEVICE void expect(int place) const {
     const int warps = cluster_blocks() * block_threads() / warp_width();
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"

@@ -1,4 +1,4 @@
-// Sums over rows, column by column (columns.cuh): the stage that adds up chunks beside an
+// Sums over rows, column by column (columns.cuh): the stage that adds up chunks of rows during an
 // elementwise op, and the stage that adds up the chunks' sums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -9,13 +9,13 @@
 
 namespace opdock {
 
-// Adds sum[s], the columns of each thread's vector, over the threads of a block that have the same
-// vector, and writes that to the chunk's place among the partial sums.
+// Adds up sum[s], the columns of each thread's vector, over the threads of a block that have the
+// same vector, and writes the totals to the chunk's place among the partial sums.
 template <int Terms, int Size, int Sums>
 OPDOCK_DEVICE void store_column_sums(const ColumnSums<Sums>& sums, int64_t length,
                                      const float (&sum)[Terms][Size]) {
-  // Element k of all threads side by side, placed so that a warp, which reads all k of some
-  // threads, finds each in a bank of its own.
+  // The elements k of all threads are adjacent, with a stride between them that avoids bank
+  // conflicts in a warp, which reads all k of some threads.
   constexpr int kStep = kColumnThreads + 32 / Size;
   OPDOCK_SHARED(float, scratch, kStep* Size);
   const int lanes = sums.lanes, height = kColumnThreads / lanes;
@@ -36,11 +36,11 @@ OPDOCK_DEVICE void store_column_sums(const ColumnSums<Sums>& sums, int64_t lengt
   }
 }
 
-// An elementwise op on chunks of rows, and sums of what it computes. Calls f(row, in, side, out,
-// terms) for the thread's vector in each of its rows: terms[s][k], float, are added to sum s of
-// `Terms`. Side: places of what is read and has no rows, a bias. Else as for for_elements(), but
-// outputs share no memory with inputs, and Out may name none. The kernel's launch is
-// launch_column_chunks().
+// Does an elementwise op on chunks of rows, and sums what it computes. Calls f(row, in, side, out,
+// terms) for the thread's vector in each of its rows; terms[s][k], a float, is added to sum s of
+// `Terms`. Side: the indices of inputs without rows, such as a bias. Everything else is as for
+// for_elements(), except that outputs share no memory with inputs, and that Out may be empty.
+// launch_column_chunks() launches the kernel.
 template <typename T, typename In, typename Side, typename Out, int Terms, int Tensors, int Sums,
           typename F>
 OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSums<Sums>& sums,
@@ -48,7 +48,7 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   static_assert(Terms <= Sums, "each has its place among the sums");
   constexpr int kSize = vector_size<T>;
   constexpr int kAtOnce = 2;  // rows that a thread loads before it computes
-  // `lanes` threads lie side by side; each of these groups takes every height-th row.
+  // Groups of `lanes` adjacent threads share a row; each group takes every height-th row.
   const int lanes = sums.lanes, height = kColumnThreads / lanes;
   const int64_t slot = block_index() * lanes + thread_index() % lanes;
   const int64_t begin = block_index_y() * sums.chunks.rows;
@@ -77,7 +77,8 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
         Packed<T> in[kAtOnce][In::kCount];
         OPDOCK_UNROLL
         for (int r = 0; r < kAtOnce; ++r) {
-          // Behind the last row the last one again, so that nothing stands between the loads.
+          // Behind the last row, the last row is loaded again, so that there is no branch between
+          // the loads.
           const uint32_t from = row + r * height < stop ? row + r * height : stop - 1;
           for_each_place<In>(p,
                              [&](int tensor, int i) { load_piece(at(tensor, from), &in[r][i]); });
@@ -108,7 +109,8 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   store_column_sums(sums, p.length, sum);
 }
 
-// The sums of the chunks' sums. The kernel is nothing else; its launch is launch_column_totals().
+// Adds up the chunks' sums. A kernel consists of only this call; launch_column_totals() launches
+// it.
 OPDOCK_DEVICE void column_totals(const ColumnTotals& p) {
   launch_turn();
   OPDOCK_SHARED(float, scratch, kTotalThreads);

@@ -1,5 +1,5 @@
-// Copies from global to shared memory that go on while the thread does. Before sm_80 and on AMD
-// GPUs they are done at once.
+// Asynchronous copies from global to shared memory. Before sm_80 and on AMD GPUs they are
+// synchronous.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace opdock {
 
-// Starts a copy of 16 bytes, both ends aligned to 16. What it writes may be read by this thread
-// after copy_async_wait(), by others of the block after a barrier that follows.
+// Starts a copy of 16 bytes; both addresses are aligned to 16 bytes. This thread may read the copy
+// after copy_async_wait(), other threads of the block after a barrier that follows it.
 OPDOCK_DEVICE void copy_async16(void* shared, const void* global) {
 #if !OPDOCK_COPIES_ASYNC
   store16(shared, load16(global));
@@ -28,7 +28,7 @@ OPDOCK_DEVICE void copy_async16(void* shared, const void* global) {
                : "memory");
 #endif
 }
-// The copies started since the last commit become a group.
+// Makes a group of the copies that were started since the last commit.
 OPDOCK_DEVICE void copy_async_commit() {
 #if !OPDOCK_COPIES_ASYNC
 #elif defined(OPDOCK_SOFT)
@@ -37,7 +37,7 @@ OPDOCK_DEVICE void copy_async_commit() {
   asm volatile("cp.async.commit_group;" : : : "memory");
 #endif
 }
-// Waits until all of this thread's groups but the newest `Groups` have arrived.
+// Waits until all of this thread's groups except the newest `Groups` have arrived.
 template <int Groups>
 OPDOCK_DEVICE void copy_async_wait() {
 #if !OPDOCK_COPIES_ASYNC

@@ -1,6 +1,7 @@
-// The vocabulary of device code. A kernel includes this file and nothing else, and contains no raw
-// intrinsic, assembly or #ifdef: so one source runs wherever the vocabulary has a meaning. It needs
-// no other header and compiles with an empty include path.
+// The vocabulary of device code. A kernel includes this file, and other headers of its folder if it
+// needs them. It contains no raw intrinsics, assembly or #ifdef, so that one source runs on every
+// target that has the vocabulary. This file needs no header of a toolkit and compiles with an empty
+// include path.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

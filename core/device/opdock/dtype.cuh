@@ -43,8 +43,9 @@ OPDOCK_DEVICE bfloat16 from_float<bfloat16>(float value) {
   return {float_to_bfloat16_bits(value)};
 }
 
-// Two elements of 16 bits in one word, the first in the low half: to floats, from floats with the
-// rounding of from_float, and the larger ones (the other one if one is NaN).
+// Pairs of 16-bit elements in one word, the first in the low half: conversions to floats, and from
+// floats with the rounding of from_float(), and the larger of each two elements (the other one if
+// one is NaN).
 #if OPDOCK_HAS_PAIRS
 OPDOCK_DEVICE void pair_to_floats(half, uint32_t pair, float* low, float* high) {
   half_pair_to_floats(pair, low, high);

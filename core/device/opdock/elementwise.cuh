@@ -1,5 +1,6 @@
-// Elementwise ops on 16-byte vectors, one of each tensor a thread: an op says what becomes of a
-// vector's elements, for any alignment and strides of its tensors' rows.
+// Elementwise ops on 16-byte vectors, one of each tensor for each thread. An op defines what
+// happens to the elements of a vector; this file handles any alignment and strides of its tensors'
+// rows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +10,8 @@
 
 namespace opdock {
 
-// Which elements of a row one thread has: those of a vector, from element `first` on, which is
-// negative where the row begins inside of its first vector.
+// The elements of a row that one thread has: those of the vector that begins at element `first`,
+// which is negative if the row begins inside its first vector.
 struct Part {
   int64_t first, length;
 
@@ -20,7 +21,7 @@ struct Part {
   }
 };
 
-// The part at `from`; 0 for elements that are not there.
+// Loads the part at `from`; elements outside of the row are 0.
 template <typename T>
 OPDOCK_DEVICE Packed<T> load_part(const T* from, const Part& part) {
   Packed<T> piece;
@@ -46,19 +47,19 @@ OPDOCK_DEVICE void store_part(T* to, const Part& part, const Packed<T>& piece) {
     if (part.first + k >= 0 && part.first + k < part.length) to[k] = piece.get(k);
 }
 
-// Places of tensors among those of Elements.
+// A list of indices of tensors in Elements.
 template <int... Tensor>
 struct Places {
   static constexpr int kCount = sizeof...(Tensor);
-  static constexpr int kRoom = kCount > 0 ? kCount : 1;  // of an array with one for each
+  static constexpr int kRoom = kCount > 0 ? kCount : 1;  // size of an array with an entry for each
   static OPDOCK_DEVICE constexpr int at(int i) {
     const int all[] = {Tensor..., 0};
     return all[i];
   }
 };
 
-// Calls f(tensor, i) for those of the places' tensors that there are, which are their numbers i, as
-// constants; the first `Sure` ones are there.
+// Calls f(tensor, i) for each tensor of the list that is present: its index in Elements and its
+// place i in the list, both constants. The first `Sure` tensors are always present.
 template <typename List, int Sure = 1, int I = 0, int Tensors, typename F>
 OPDOCK_DEVICE void for_each_place(const Elements<Tensors>& p, const F& f) {
   if constexpr (I < List::kCount) {
@@ -67,7 +68,7 @@ OPDOCK_DEVICE void for_each_place(const Elements<Tensors>& p, const F& f) {
   }
 }
 
-// This thread's part of one row's tensors: those that are read and those that are written.
+// This thread's part of one row of all tensors, inputs and outputs.
 template <typename T, int Tensors>
 struct RowPart {
   const Elements<Tensors>& p;
@@ -81,7 +82,8 @@ struct RowPart {
     for (int t = 0; t < Tensors; ++t) at[t] = static_cast<T*>(p.data[t]) + offset[t] + part.first;
   }
 
-  // By whole vectors or not; what is absent is left as it is.
+  // Loads by whole vectors if `vectors`, else by elements where needed. The pieces of absent
+  // tensors are left unchanged.
   template <typename In>
   OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kRoom]) const {
     for_each_place<In>(p, [&](int tensor, int i) {
@@ -96,7 +98,8 @@ struct RowPart {
   OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
     for_each_place<Out>(p, [&](int tensor, int i) {
       if (vectors) {
-        // To global memory, which the compiler does not know where the ways to `at` meet.
+        // store16_if() knows that this is global memory. The compiler does not, because several
+        // code paths with different values of `at` meet here.
         store16_if(true, at[tensor], out[i].bytes);
       } else {
         store_part(at[tensor], part, out[i]);
@@ -105,17 +108,17 @@ struct RowPart {
   }
 };
 
-// Calls f(in, out) once, for the thread's elements: in has a Packed<T> of each tensor whose place
-// In names, out of each that Out names; both begin with one that is never absent. No output is an
-// input at other positions than its own. The kernel touches no memory before; its launch is
-// launch_elements().
+// Calls f(in, out) once, for the thread's elements: `in` has a Packed<T> of each tensor that In
+// lists, `out` of each that Out lists; the first tensor of each list is never absent. An output may
+// share memory with an input only at the same positions. The kernel touches no memory before this
+// call; launch_elements() launches it.
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
   launch_turn();
   RowPart<T, Tensors> row = {p, {}, {}};
   Packed<T> in[In::kCount], out[Out::kCount];
-  // Three copies of the loads: those of vectors stand without branches between them, and most often
-  // few instructions come before.
+  // There are three copies of the loads, so that loads of vectors have no branches between them
+  // and, in most cases, few instructions before them.
   bool vectors = p.vectors != 0;
   if (vectors) {
     const uint32_t thread = static_cast<uint32_t>(block_index()) * block_threads() +
@@ -138,7 +141,8 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
     }
     row.part = {(thread - number * p.slots) * vector_size<T>, p.length};
     row.locate(number);
-    // So that the first output is written by whole vectors, also where its row is misaligned.
+    // Moves the part, so that the first output is written by whole vectors even if its row is
+    // misaligned.
     if (!p.aligned) {
       const int before = misalignment(row.at[Out::at(0)]) / static_cast<int>(sizeof(T));
       row.part.first -= before;

@@ -1,15 +1,16 @@
-// What host code and device code share says OPDOCK_HOST_DEVICE. It compiles as plain C++17 too.
+// What host code and device code share. OPDOCK_HOST_DEVICE marks functions for both. This file
+// compiles as plain C++17 too.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
 #define OPDOCK_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-// Always inlined: of a function that several instruction set levels of the host's code use, the
-// linker would keep one.
+// Always inlined: if several instruction set levels of the host's code used one function, the
+// linker would keep only one of its copies.
 #define OPDOCK_HOST_DEVICE inline __attribute__((always_inline))
 #endif
-// Keeps the loop that follows as it is.
+// Prevents unrolling of the loop that follows.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
 #define OPDOCK_NO_UNROLL _Pragma("GCC unroll 1")
 #else
@@ -18,13 +19,13 @@
 
 namespace opdock {
 
-// Of a launch that may begin early (launch_turn() in launch.cuh): blocks in its first dimension, at
-// most. In larger grids kernels do not wait.
+// The most blocks, in the first dimension, of a launch that may begin early (launch_turn() in
+// launch.cuh). In larger grids kernels do not wait.
 inline constexpr int kMostEarlyBlocks = 2048;
-// Of a cluster: blocks that every GPU with clusters can run together.
+// The most blocks of a cluster, which every GPU with clusters can run together.
 inline constexpr int kMostCluster = 8;
-// Shared memory of a ClusterRelay (cluster_gather.cuh) between so many blocks of at most so many
-// warps.
+// Returns the bytes of shared memory of a ClusterRelay (cluster_gather.cuh) between `blocks` blocks
+// of at most `warps` warps.
 OPDOCK_HOST_DEVICE constexpr int cluster_relay_bytes(int blocks, int warps) {
   return 32 + 2 * 16 * blocks * warps;
 }
@@ -32,10 +33,10 @@ OPDOCK_HOST_DEVICE constexpr int cluster_relay_bytes(int blocks, int warps) {
 }  // namespace opdock
 namespace opdock::detail {
 
-// The high half of the product.
+// Returns the high half of the product.
 OPDOCK_HOST_DEVICE constexpr unsigned int high_product(unsigned int a, unsigned int b) {
 #if defined(__CUDA_ARCH__)
-  // One instruction gives both halves; of 64 bits it becomes more.
+  // This is one instruction, which gives both halves; a product of 64 bits would be more.
   if (!__builtin_is_constant_evaluated()) return __umulhi(a, b);
 #endif
   return static_cast<unsigned int>(static_cast<unsigned long long>(a) * b >> 32);

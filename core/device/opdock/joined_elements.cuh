@@ -1,5 +1,5 @@
-// Elementwise ops whose outputs are one run of aligned vectors, but whose rows end inside of them:
-// what is read is put together from smaller units, each of one row.
+// Elementwise ops whose outputs are one run of aligned vectors, but whose rows end inside vectors.
+// Vectors of inputs are assembled from smaller units, each of which lies in one row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,9 @@
 
 namespace opdock {
 
-// A vector, by units of so many bytes. Elements below `end` are at here, the others at next, each
-// as many elements on as it has before it in the vector. Those from `count` on are not read and 0.
+// Loads a vector in units of `Bytes` bytes. Element k of the vector is element here + k of `from`
+// if k is below `end`, and element next + k otherwise. Elements from `count` on are not read, and
+// are 0.
 template <int Bytes, typename T>
 OPDOCK_DEVICE void load_units(const T* from, uint32_t here, uint32_t next, int end, int count,
                               Packed<T>* piece) {
@@ -25,7 +26,8 @@ OPDOCK_DEVICE void load_units(const T* from, uint32_t here, uint32_t next, int e
   piece->bytes = both.bytes;
 }
 
-// for_elements() of Elements that opdock/elementwise_op.hpp's join_outputs() has made.
+// Does what for_elements() does, for Elements that join_outputs() of opdock/elementwise_op.hpp has
+// changed.
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_joined_elements(const Elements<Tensors>& p, const F& f) {
   launch_turn();

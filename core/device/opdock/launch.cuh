@@ -1,4 +1,4 @@
-// Programmatic launches: a kernel that may begin while the launch before it on its stream has not
+// Programmatic dependent launch: a kernel may begin before the previous launch on its stream has
 // ended.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -8,10 +8,10 @@
 
 namespace opdock {
 
-// Waits until the launch before has ended, and sees what it has written; so do the threads that
-// meet this one at a barrier afterwards. Comes before the first access to anything that the launch
-// before touches, its inputs too if they are to be written. Before sm_90, on AMD GPUs, and in a
-// launch that is not programmatic there is nothing to wait for.
+// Waits until the previous launch has ended. Then this thread sees what that launch has written,
+// and so do the threads that meet this one at a barrier afterwards. Call it before the first access
+// to anything that the previous launch touches, including its inputs if this kernel writes them.
+// Before sm_90, on AMD GPUs, and in a launch that is not programmatic there is nothing to wait for.
 OPDOCK_DEVICE void launch_wait() {
 #if defined(OPDOCK_SOFT)
   softgpu_launch_wait();
@@ -20,19 +20,21 @@ OPDOCK_DEVICE void launch_wait() {
 #endif
 }
 
-// Lets the next launch of the stream, if it is programmatic, begin once each block of this one has
-// come here or has ended; without it, once all have ended. What that one may touch before its
-// launch_wait() is nothing that this one writes, nor writes what this one reads.
+// Lets the next launch on the stream, if it is programmatic, begin once each block of this launch
+// has called this or has ended; without this call, it begins once all blocks have ended. Before its
+// launch_wait(), the next launch must not touch what this launch writes, and must not write what
+// this launch reads.
 OPDOCK_DEVICE void launch_dependents() {
 #if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
 #endif
 }
 
-// What a kernel begins with, before it touches any memory, so that launches of at most
-// kMostEarlyBlocks blocks may be programmatic. It waits first: what runs beside it then finds all
-// done that came before it, and not only by a launch_wait() of its own. Not in larger grids: a GPU
-// starts blocks that let others begin no faster than about 0.8 a nanosecond.
+// Begins a kernel: call it before the kernel touches any memory, so that launches of at most
+// kMostEarlyBlocks blocks may be programmatic. It first waits, then lets the next launch begin: a
+// kernel that runs at the same time as this one then finds that everything before this launch is
+// done, even if it does not call launch_wait() itself. Larger grids skip both, because blocks that
+// trigger dependents launch at only about 0.8 per nanosecond.
 OPDOCK_DEVICE void launch_turn() {
   if (grid_blocks() > kMostEarlyBlocks) return;
   launch_wait();

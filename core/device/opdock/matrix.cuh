@@ -1,5 +1,5 @@
-// Products of small matrices, of 16-bit elements or of floats, summed in float, by 32 lanes
-// together: what tensor cores do.
+// Products of small matrices by tensor cores: 32 lanes together multiply matrices of 16-bit
+// elements or of floats, and sum in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace opdock {
 
-// Two elements of 16 bits from two words: their low halves, or their high ones; a's is the first.
+// Makes one word of the low, or of the high, halves of two words, each a 16-bit element; the half
+// of `a` comes first.
 #if defined(OPDOCK_SOFT) || OPDOCK_HIP
 OPDOCK_DEVICE uint32_t low_halves(uint32_t a, uint32_t b) {
   return (a & 0xffffu) | b << 16;
@@ -25,8 +26,8 @@ OPDOCK_DEVICE uint32_t high_halves(uint32_t a, uint32_t b) {
 }
 #endif
 
-// Whether the target has them for all of this: NVIDIA's from sm_80 on. Code that multiplies so is
-// compiled only where this is true, by if constexpr.
+// Whether the target has tensor cores for all of this: NVIDIA GPUs from sm_80 on. Code that
+// multiplies matrices must be compiled only where this is true, by if constexpr.
 #if defined(OPDOCK_SOFT)
 inline constexpr bool kHasMatrices = OPDOCK_SOFT_ARCH >= 800;
 #elif !OPDOCK_HIP && __CUDA_ARCH__ >= 800
@@ -59,12 +60,13 @@ OPDOCK_DEVICE void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #elif defined(OPDOCK_SOFT)
-// Calls multiply(x, y, sum) for words of A and B that belong together, which returns the new sum.
+// Calls multiply(x, y, sum), which returns the new sum, for each two words of A and B that are
+// multiplied.
 template <class Multiply>
 OPDOCK_DEVICE void multiply_all(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
                                 const Multiply& multiply) {
   const int lane = thread_index() & 31;
-  for (int word = 0; word < 8; ++word) {  // of the dimension that is summed over
+  for (int word = 0; word < 8; ++word) {  // a word along the dimension that is summed over
     const int at = word % 4, row = at + (lane & ~3), column = at + lane % 4 * 8;
     uint32_t x[2], y[2];
     OPDOCK_UNROLL
@@ -98,12 +100,12 @@ OPDOCK_DEVICE void multiply_add_tf32(float (&)[4], const uint32_t (&)[4], uint32
 }
 #endif
 
-// D += A B with A of 16 x 16 elements of T, B of 16 x 8 and D of 16 x 8 floats. Lane 4 g + t holds,
-// each word two elements that follow each other in a row of A, in a column of B:
+// Computes D += A B. A has 16 x 16 elements of T, B has 16 x 8, and D has 16 x 8 floats. Each word
+// of A has two adjacent elements of a row, each word of B two of a column. Lane 4 g + t holds:
 //   a: rows g, g + 8, g, g + 8 of A, columns 2 t (twice) and 2 t + 8 (twice);
 //   b0, b1: column g of B, rows 2 t and 2 t + 8;
 //   d: row g of D, columns 2 t and 2 t + 1, and the same of row g + 8.
-// All lanes of the 32 take part. The order of summation is the hardware's.
+// All 32 lanes take part. The hardware decides the order of summation.
 template <class T>
 OPDOCK_DEVICE void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   multiply_add_words(T{}, d, a, b0, b1);
@@ -119,8 +121,8 @@ OPDOCK_DEVICE uint32_t round_to_tf32(float x) {
 #endif
 }
 
-// A float as the sum of two numbers of 11 bits, which tensor cores multiply exactly (TF32); the
-// second one's last bits are ignored by them. An infinite one has 0 as its second.
+// A float as the sum of two numbers of 11 bits, which tensor cores multiply exactly (TF32); they
+// ignore the last bits of the second one. If the float is infinite, the second number is 0.
 struct TwoParts {
   uint32_t high, low;
 
@@ -131,8 +133,9 @@ struct TwoParts {
   }
 };
 
-// D += A B with A of 16 x 8, B of 8 x 8 and D of 16 x 8 floats, to 2^-21 of each product: three
-// products of their parts, the smallest is left out (Ootomo and Yokota 2022). Lane 4 g + t holds
+// Computes D += A B. A has 16 x 8, B has 8 x 8, and D has 16 x 8 floats. The error is 2^-21 of each
+// product: three products of the parts are added, and the smallest one is left out (Ootomo and
+// Yokota 2022). Lane 4 g + t holds:
 //   a: rows g, g + 8, g, g + 8 of A, columns t (twice) and t + 4 (twice);
 //   b0, b1: column g of B, rows t and t + 4;
 //   d: as above. The hardware does not round sums to nearest: keep them short.

@@ -1,5 +1,5 @@
-// 16 bytes of elements as kernels hold them that do arithmetic on many: by words of 32 bits, which
-// stay in registers as they were loaded. Elements of 16 bits lie two in a word.
+// 16 bytes of elements, for kernels that do arithmetic on many of them: words of 32 bits, which
+// stay in registers as they were loaded. A word has two 16-bit elements.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +29,7 @@ struct Packed {
     }
   }
 };
-// One element, where a Packed has several.
+// One element, with the functions of a Packed.
 template <typename T>
 struct Single {
   static constexpr int kSize = 1;
@@ -39,7 +39,7 @@ struct Single {
   OPDOCK_DEVICE void set(int, T to) { value = to; }
 };
 
-// The elements of a Packed or Single, also of decltype() of a reference to one.
+// The number of elements of a Packed or Single, or of a reference to one, as decltype() may give.
 template <typename Piece>
 constexpr int piece_size = Piece::kSize;
 template <typename Piece>
@@ -47,7 +47,7 @@ constexpr int piece_size<Piece&> = piece_size<Piece>;
 template <typename Piece>
 constexpr int piece_size<const Piece> = piece_size<Piece>;
 
-// `from` and `to` are aligned to 16 bytes, or to an element.
+// `from` and `to` are aligned to 16 bytes for a Packed, to an element for a Single.
 template <typename T>
 OPDOCK_DEVICE void load_piece(const T* from, Packed<T>* out) {
   out->bytes = load16(from);
@@ -111,7 +111,7 @@ OPDOCK_DEVICE void from_floats(const float (&values)[1], Single<T>* out) {
   out->value = from_float<T>(values[0]);
 }
 
-// The larger elements; the other one if one is NaN.
+// Returns the larger of each two elements; the other one if one is NaN.
 template <typename T>
 OPDOCK_DEVICE Packed<T> max_packed(const Packed<T>& a, const Packed<T>& b) {
   Packed<T> most;
@@ -126,13 +126,15 @@ OPDOCK_DEVICE Packed<T> max_packed(const Packed<T>& a, const Packed<T>& b) {
   return most;
 }
 
-// 16 bytes from byte `bytes` (1 to 15, a multiple of T's size) of two that follow each other.
+// Returns 16 bytes, from byte `bytes` on (1 to 15, a multiple of T's size), of two adjacent
+// vectors.
 template <typename T>
 OPDOCK_DEVICE Packed<T> cut_packed(const Packed<T>& low, const Packed<T>& high, int bytes) {
   uint32_t word[8];
   OPDOCK_UNROLL
   for (int i = 0; i < 8; ++i) word[i] = i < 4 ? low.bytes.word[i] : high.bytes.word[i - 4];
-  // By two words, then by one, then by bits: no register is chosen by a number known at run time.
+  // Shifts by two words, then by one, then by bits, so that no register is chosen by a number known
+  // only at run time.
   OPDOCK_UNROLL
   for (int i = 0; i < 6; ++i) word[i] = (bytes & 8) != 0 ? word[i + 2] : word[i];
   OPDOCK_UNROLL
@@ -148,8 +150,8 @@ OPDOCK_DEVICE int misalignment(const void* address) {
   return static_cast<int>(reinterpret_cast<uint64_t>(address) & 15);
 }
 
-// The piece at `column`, all of it inside, of `columns` elements of any alignment. `bytes`: how it
-// is misaligned, which is the same for all vectors of a row.
+// Loads the piece at `column`, which lies inside, of `columns` elements of any alignment. bytes:
+// its misalignment, which is the same for all vectors of a row.
 template <typename T>
 OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int bytes,
                              Packed<T>* out) {
@@ -158,7 +160,7 @@ OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int
     load_piece(from, out);
     return;
   }
-  // Cut out of the two aligned ones that it lies in, if both are inside.
+  // The piece is cut out of the two aligned vectors in which it lies, if both are inside.
   const int elements = bytes / static_cast<int>(sizeof(T));
   const T* const low_at = from - elements;
   if (column >= elements && column - elements + 2 * vector_size<T> <= columns) {

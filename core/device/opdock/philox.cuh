@@ -1,6 +1,6 @@
-// The random numbers of opdock_generator (opdock/plugin.h), by their positions: Philox4x32-10, from
-// J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
-// The same bits in kernels and in host code, which includes this file too.
+// Computes the random numbers of opdock_generator (opdock/plugin.h) from their positions:
+// Philox4x32-10, from J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011. Kernels, and host code, which includes this file too, get the same bits.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   // in the host part
@@ -30,8 +30,8 @@ OPDOCK_HOST_DEVICE constexpr PhiloxWords philox_round(const PhiloxWords& in, uns
 
 }  // namespace detail
 
-// The generator itself: a block of random words for a counter of 128 bits and a key of 64, lowest
-// words first.
+// The generator itself: returns a block of random words for a counter of 128 bits and a key of 64,
+// lowest words first.
 OPDOCK_HOST_DEVICE constexpr PhiloxWords philox4x32_10(PhiloxWords counter, unsigned int key0,
                                                        unsigned int key1) {
   for (int round = 0; round < 10; ++round) {
@@ -42,7 +42,7 @@ OPDOCK_HOST_DEVICE constexpr PhiloxWords philox4x32_10(PhiloxWords counter, unsi
   return counter;
 }
 
-// Numbers 4 * block … 4 * block + 3 of the seed; block is below 2^62.
+// Returns numbers 4 * block … 4 * block + 3 of the seed; block is below 2^62.
 OPDOCK_HOST_DEVICE constexpr PhiloxWords random_block(unsigned long long seed,
                                                       unsigned long long block) {
   return philox4x32_10(
@@ -50,14 +50,14 @@ OPDOCK_HOST_DEVICE constexpr PhiloxWords random_block(unsigned long long seed,
       static_cast<unsigned int>(seed), static_cast<unsigned int>(seed >> 32));
 }
 
-// to[k] becomes number first + k of the seed. Costs least where `first` is a multiple of 4;
-// elsewhere a block more. After number 2^64 - 1 comes number 0.
+// Sets to[k] to number first + k of the seed. Costs least if `first` is a multiple of 4, otherwise
+// one more block. After number 2^64 - 1 comes number 0.
 template <int Count>
 OPDOCK_HOST_DEVICE constexpr void random_numbers(unsigned long long seed, unsigned long long first,
                                                  unsigned int (&to)[Count]) {
   static_assert(Count > 0 && Count % 4 == 0, "whole blocks");
   const unsigned int skip = static_cast<unsigned int>(first) & 3u;
-  if (skip == 0) {  // the blocks do not wait for each other
+  if (skip == 0) {  // the blocks are independent of each other
     for (int i = 0; i < Count; i += 4) {
       const PhiloxWords block = random_block(seed, (first + static_cast<unsigned int>(i)) >> 2);
       for (int k = 0; k < 4; ++k) to[i + k] = block.word[k];
@@ -67,7 +67,8 @@ OPDOCK_HOST_DEVICE constexpr void random_numbers(unsigned long long seed, unsign
   PhiloxWords block = random_block(seed, first >> 2);
   for (int i = 0; i < Count; i += 4) {
     const PhiloxWords next = random_block(seed, (first + static_cast<unsigned int>(i) + 4u) >> 2);
-    // Chosen rather than indexed by `skip`, so that a GPU keeps all of it in registers.
+    // The words are chosen by conditions, not indexed by `skip`, so that a GPU keeps all of them in
+    // registers.
     const unsigned int word[7] = {block.word[0], block.word[1], block.word[2], block.word[3],
                                   next.word[0],  next.word[1],  next.word[2]};
     for (int k = 0; k < 4; ++k)
@@ -76,20 +77,20 @@ OPDOCK_HOST_DEVICE constexpr void random_numbers(unsigned long long seed, unsign
   }
 }
 
-// Where a launch draws its numbers from: a kernel parameter.
+// The source from which a launch draws its numbers: a kernel parameter.
 struct RandomSource {
   unsigned long long seed;
   unsigned long long offset;              // of the first number of the call's range
-  const unsigned long long* device_seed;  // null: seed
+  const unsigned long long* device_seed;  // null: `seed` counts
 
-  // Of `seed` and `device_seed` the one that counts. Where the second is set, it is read: call this
-  // in device code only, once the kernel runs.
+  // Returns the seed that counts. If device_seed is set, it is read: call this only in device code,
+  // once the kernel runs.
   OPDOCK_HOST_DEVICE unsigned long long current_seed() const {
     return device_seed != nullptr ? *device_seed : seed;
   }
 };
 
-// In host code: of *call.generator().
+// Called in host code, with *call.generator().
 template <class Generator>
 OPDOCK_HOST_DEVICE RandomSource random_source(const Generator& generator) {
   static_assert(sizeof *generator.device_seed == sizeof(unsigned long long), "64 bits");

@@ -1,4 +1,4 @@
-// Reductions over the threads of a warp and of a block, whatever the warp's width.
+// Reductions over the threads of a warp and of a block, for any width of a warp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,8 @@ struct Max {
   static OPDOCK_DEVICE float combine(float a, float b) { return max(a, b); }
 };
 
-// The combination over all lanes, in every lane. All lanes of the warp take part.
+// Warp reduce: returns the combination over all lanes, in every lane. All lanes of the warp take
+// part.
 template <typename Op, int Width = warp_width()>
 OPDOCK_DEVICE float warp_reduce(float value) {
   OPDOCK_UNROLL
@@ -24,8 +25,8 @@ OPDOCK_DEVICE float warp_reduce(float value) {
   return value;
 }
 
-// Sums over all lanes of four numbers at once: lane i gets that of values[i % 4]. lane: of the
-// caller. All lanes of the warp take part.
+// Sums four numbers over all lanes at once: lane i gets the sum of values[i % 4]. lane: the
+// caller's index in its warp. All lanes of the warp take part.
 template <int Width = warp_width()>
 OPDOCK_DEVICE float warp_reduce4(const float (&values)[4], int lane) {
   const bool odd = (lane & 1) != 0, high = (lane & 2) != 0;
@@ -39,9 +40,10 @@ OPDOCK_DEVICE float warp_reduce4(const float (&values)[4], int lane) {
   return sum;
 }
 
-// The combination over all threads of a one-dimensional block of whole warps, in every thread. All
-// threads of the block take part. `scratch` is shared memory for one float a warp; it may be used
-// again after the next block_barrier(), or at once by the next block_reduce().
+// Block reduce: returns the combination over all threads of a one-dimensional block of whole warps,
+// in every thread. All threads of the block take part. `scratch` is shared memory for one float for
+// each warp; it may be used again after the next block_barrier(), or at once by the next
+// block_reduce().
 template <typename Op, int Width = warp_width()>
 OPDOCK_DEVICE float block_reduce(float value, float* scratch) {
   value = warp_reduce<Op, Width>(value);
@@ -49,7 +51,7 @@ OPDOCK_DEVICE float block_reduce(float value, float* scratch) {
   if (warps == 1) return value;
   const int lane = thread_index() % Width;
   const int warp = thread_index() / Width;
-  block_barrier();  // whoever still reads the scratch of an earlier reduction
+  block_barrier();  // other threads may still read the scratch of an earlier reduction
   if (lane == 0) scratch[warp] = value;
   block_barrier();
   float total = Op::identity();

@@ -1,4 +1,5 @@
-// Sums of powers of a row's elements, relative to the largest of them, so that none is infinite.
+// Sums of exponentials of a row's elements, relative to the largest element, so that none is
+// infinite.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,17 +7,18 @@
 
 namespace opdock {
 
-// What is subtracted from each element. Without a finite one every power is then 0 (or NaN, of a
-// NaN), not the NaN of (-inf) - (-inf).
+// Returns what is subtracted from each element, if `most` is the largest. For -infinity it is 0, so
+// that every power is 0 (or NaN, of a NaN), and not the NaN of (-inf) - (-inf).
 OPDOCK_DEVICE float base_of(float most) {
   return most == -infinity() ? 0.0f : most;
 }
 
-// Of parts of a row: a, the largest element; b, the sum of e^(unit * (element - base_of(a))).
+// Merges parts of a row, of which Partial::a is the largest element, and b the sum of e^(unit *
+// (element - base_of(a))).
 struct AddPowers {
   float unit = 1.0f;
 
-  // The sum, once the largest element is `all`.
+  // Returns the sum of a part relative to `all`, the largest element of all parts.
   OPDOCK_DEVICE float moved(const Partial& part, float all) const {
     return part.b * exp((part.a - base_of(all)) * unit);
   }

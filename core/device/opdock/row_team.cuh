@@ -1,11 +1,12 @@
-// Passes over rows by teams of threads. An op says what happens to the elements of one row; which
-// threads have which of them, how often they are read, and how results are combined says the team:
+// Passes over rows by teams of threads. An op defines what happens to the elements of one row. The
+// team decides which threads have which elements, how often they are read, and how results are
+// combined:
 //
 //   NarrowTeam  some lanes of a warp: rows that a warp can hold in registers
 //   BlockTeam   a block, or the blocks of a cluster: rows held in registers, read once
 //   LongTeam    a block: rows of any length, read again in each pass
 //
-// A team hands out a row in pieces: 16-byte vectors between the row's first and last 16-byte
+// A team divides a row into pieces: 16-byte vectors between the row's first and last 16-byte
 // boundary, and up to two edges of fewer elements, one element a thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -18,18 +19,18 @@
 
 namespace opdock {
 
-// Of this thread in its warp, in one-dimensional blocks.
+// Index of this thread in its warp, in one-dimensional blocks.
 OPDOCK_DEVICE int lane_index() {
   return thread_index() & (warp_width() - 1);
 }
 
-// A row's part that one thread of a team holds.
+// The part of a row that one thread of a team holds.
 template <typename T, int Vectors>
 struct Tile {
   Packed<T> body[Vectors];
   Single<T> edge;
 };
-// A row that is not held: each pass reads it. `fill` stands in the columns from `end` on.
+// A row that is not held: each pass reads it. The columns from `end` on count as `fill`.
 template <typename T>
 struct Stream {
   const T* row;
@@ -37,18 +38,18 @@ struct Stream {
   int64_t end;
 };
 
-// Of this block, in grids with more blocks than one dimension takes.
+// Linear block index in a two-dimensional grid, which has more blocks than one dimension allows.
 OPDOCK_DEVICE int64_t block_number() {
   return block_index_y() * grid_blocks() + block_index();
 }
-// Of its cluster. Divisions of 32 bits are the quicker ones.
+// Linear index of the block's cluster. Divisions of 32 bits are faster.
 OPDOCK_DEVICE int64_t cluster_number() {
   const uint32_t blocks = static_cast<uint32_t>(cluster_blocks());
   const int64_t before = block_index_y() * (static_cast<uint32_t>(grid_blocks()) / blocks);
   return before + static_cast<uint32_t>(block_index()) / blocks;
 }
 
-// `fill` in place of the elements from column `end` on, of a piece that begins at `column`.
+// Replaces the elements from column `end` on with `fill`, in a piece that begins at `column`.
 template <typename T, typename Piece>
 OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
   OPDOCK_UNROLL
@@ -56,8 +57,8 @@ OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
     if (column + j >= end) piece->set(j, fill);
 }
 
-// Tensors of a row's length that are read beside it (load_side()), and what of them is beside a
-// thread's first vectors, asked for before it is needed.
+// Tensors of a row's length that are read next to it (load_side()), and the pieces of them that are
+// next to a thread's first vectors, which are loaded before they are needed.
 template <typename T, int Count, int Ahead>
 struct Sides {
   const T* from[Count];
@@ -66,7 +67,7 @@ struct Sides {
 };
 
 // Where the row's vectors and edges are. All tensors of a row that are read and written by vectors
-// are misaligned alike.
+// have the same misalignment.
 struct RowSpan {
   int64_t vectors = 0;
   int head = 0, tail = 0;  // elements before and behind the vectors
@@ -82,22 +83,23 @@ struct RowSpan {
   }
 };
 
-// What narrow and block teams share: a tile of at most Vectors vectors in each thread, Step vectors
-// from one to the next, or 0: as many as step_ says. A constant makes addresses cheap, and so does
-// it to know that rows have no edges. Rows are shorter than 2^31.
+// Base of narrow and block teams: a tile of at most Vectors vectors in each thread, with a stride
+// of Step vectors or, if Step is 0, of step_ vectors. A constant stride makes addresses cheap, and
+// so does knowing that rows have no edges. Rows are shorter than 2^31.
 template <int Vectors, int Step, bool Edges>
 class TileTeam {
  public:
   static constexpr bool kHolds = true;  // a row is read once, and tiles can be changed
-  // Rows are evenly spaced, made of whole, aligned vectors, and so is what is read beside them.
+  // Rows are evenly spaced and made of whole, aligned vectors, and so are the tensors that are read
+  // next to them.
   static constexpr bool kPlain = !Edges;
-  // With many vectors few threads run at once: each must ask ahead for what is beside them, and no
-  // branch may keep the next vector waiting.
+  // With many vectors per thread, few threads run at once: each must load early what is next to its
+  // vectors, and no branch may delay the next vector.
   static constexpr bool kEarly = Vectors >= 8;
 
   OPDOCK_DEVICE int64_t row() const { return row_; }
 
-  // Where the row's elements are: comes first. length: of the row.
+  // Sets where the row's elements are. Call it first. length: of the row, in elements.
   template <typename T>
   OPDOCK_DEVICE void take(const T* row, int64_t length) {
     constexpr int kSize = vector_size<T>;
@@ -117,19 +119,19 @@ class TileTeam {
     }
   }
 
-  // Whether this is the one thread of the team that does what is done once for a row.
+  // Returns whether this is the thread of the team that does the work that is done once for a row.
   OPDOCK_DEVICE bool leads() const { return has_row_ && rank_ == 0; }
-  // The row's first element, the same in all threads.
+  // Returns the row's first element, the same in all threads.
   template <typename T>
   OPDOCK_DEVICE T first(const T* row) const {
     return has_row_ ? row[0] : T{};
   }
-  // This thread's part of a row; `fill` stands where there is no element.
+  // Loads this thread's part of a row; `fill` stands where there is no element.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill) const {
     return load(row, fill, length_, vectors_);
   }
-  // The same, with `fill` in the columns from `end` on, whose vectors are not read.
+  // Does the same with `fill` in the columns from `end` on, whose vectors are not read.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill, int64_t end) const {
     if (end >= length_) return load(row, fill, length_, vectors_);
@@ -144,10 +146,10 @@ class TileTeam {
     }
     return tile;
   }
-  // From now on `fill` stands where there is no element.
+  // Puts `fill` where the tile has no element.
   template <typename T>
   OPDOCK_DEVICE void fill(T fill, Tile<T, Vectors>* tile) const {
-    // Most rows have all: one branch for all vectors spares each a choice.
+    // Most threads have all vectors: one branch for all of them saves a selection for each.
     if (!has(Vectors - 1)) {
       OPDOCK_UNROLL
       for (int k = 0; k < Vectors; ++k)
@@ -155,14 +157,16 @@ class TileTeam {
     }
     if (Edges && edge_ < 0) tile->edge.value = fill;
   }
-  // What the tile has become, now that `row` has it too.
+  // Returns the tile for another pass, after map() has stored it in `row`. A held tile is as map()
+  // left it.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> again(const Tile<T, Vectors>& tile, const T*) const {
     return tile;
   }
 
-  // f(column, here, piece, pieces…) for every piece, also those that are not here: they stand for
-  // no elements, and nothing must be read at their columns. What f does to the first is kept.
+  // Calls f(column, here, piece, pieces…) for every piece. If `here` is false, the piece has no
+  // elements, and f must not read anything at its column. Changes that f makes to the first piece
+  // are kept.
   template <typename F, typename T, typename... Tiles>
   OPDOCK_DEVICE void each(F f, Tile<T, Vectors>& tile, const Tiles&... others) const {
     OPDOCK_UNROLL
@@ -170,7 +174,7 @@ class TileTeam {
     if constexpr (Edges)
       if (has_edges_) f(edge_, edge_ >= 0, tile.edge, others.edge...);
   }
-  // The same, and stores the first one in `out`.
+  // Does the same, and stores the first piece in `out`.
   template <typename O, typename F, typename T, typename... Tiles>
   OPDOCK_DEVICE void map(O* out, F f, Tile<T, Vectors>& tile, const Tiles&... others) const {
     O* const mine = out + column_of<T>(0);
@@ -186,11 +190,12 @@ class TileTeam {
     }
   }
 
-  // `from`: what is beside column 0.
+  // Prepares tensors for map_beside(), and loads their first pieces. from: the element of the
+  // tensor that is next to column 0.
   template <typename T, typename... Rest>
   OPDOCK_DEVICE auto ask(const T* from, Rest... rest) const {
     constexpr int kCount = 1 + static_cast<int>(sizeof...(Rest));
-    // Of one tensor two vectors ahead fit the registers.
+    // For one tensor, loading two vectors ahead fits the registers.
     constexpr int kAhead = kEarly && kCount == 1 ? 2 : 1;
     Sides<T, kCount, kAhead> sides = {{from, rest...}, {}, {}};
     OPDOCK_UNROLL
@@ -200,7 +205,8 @@ class TileTeam {
     for (int k = 0; k < kAhead; ++k) read_beside(sides, k, &sides.first[k]);
     return sides;
   }
-  // map() of one tile, where f(column, here, piece, beside) also gets the pieces beside it.
+  // Does what map() does with one tile, where f(column, here, piece, beside) also gets the pieces
+  // next to it.
   template <typename F, typename T, int Count, int Ahead>
   OPDOCK_DEVICE void map_beside(T* out, F f, Tile<T, Vectors>& tile,
                                 Sides<T, Count, Ahead> sides) const {
@@ -236,7 +242,7 @@ class TileTeam {
 
   int64_t row_ = 0;
   bool has_row_ = true;
-  int rank_ = 0;              // of this thread in the team
+  int rank_ = 0;              // index of this thread in the team
   int first_ = 0, step_ = 1;  // its vectors: first_, first_ + step(), …
 
  private:
@@ -257,7 +263,7 @@ class TileTeam {
     for (int i = 0; i < Count; ++i)
       load_side(sides.from[i], column_of<T>(k), length_, sides.bytes[i], &(*out)[i]);
   }
-  // The columns before `end`, and of the vectors the first `open` ones.
+  // Loads the columns before `end`; of the vectors, only the first `open` ones.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill, int end, int open) const {
     Tile<T, Vectors> tile;
@@ -275,16 +281,16 @@ class TileTeam {
   }
 
   int length_ = 0, vectors_ = 0, head_ = 0;
-  int edge_ = -1;  // this thread's column outside of the vectors
+  int edge_ = -1;  // this thread's column outside of the vectors, or -1
   bool has_edges_ = false;
 };
 
-// Numbers of a part of a row that are reduced together.
+// Two numbers of a part of a row, which are reduced together.
 struct Partial {
   float a, b;
 };
-// The lanes of a warp that have a part each, `count` of them, a power of two; the others have the
-// same parts again. What all have of a number of each part is the same in all lanes.
+// The `count` lanes of a warp, a power of two, that have a part each; the other lanes have the same
+// parts again. sum() and most() combine a number of all parts, and return the same in all lanes.
 struct Lanes {
   int count;
 
@@ -297,18 +303,19 @@ struct Lanes {
     return value;
   }
 };
-// How the parts in lanes become that of the whole: two sums.
+// Merges the parts in several lanes into that of the whole: two sums.
 struct AddPartials {
   OPDOCK_DEVICE Partial operator()(const Partial& part, const Lanes& of) const {
     return {of.sum(part.a), of.sum(part.b)};
   }
 };
 
-// Some lanes of a warp, a power of two of them: what they exchange stays in the warp.
+// A team of some lanes of one warp, a power of two of them, which exchange values only inside the
+// warp.
 template <int Vectors, bool Edges>
 class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
  public:
-  // Teams of 2^lane_bits lanes; with a row that is not there a team computes nothing.
+  // Makes teams of 2^lane_bits lanes. A team without a row computes nothing.
   OPDOCK_DEVICE NarrowTeam(int64_t rows, int lane_bits) : lanes_(1 << lane_bits) {
     this->row_ = block_number() * (block_threads() >> lane_bits) + (thread_index() >> lane_bits);
     this->has_row_ = this->row_ < rows;
@@ -317,7 +324,7 @@ class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
     this->first_ = this->rank_;
     this->step_ = lanes_;
   }
-  // Over the threads that exchange registers.
+  // Reduces over the threads of the team that exchange registers, those in one warp.
   template <typename Op>
   OPDOCK_DEVICE float near(float value) const {
     OPDOCK_UNROLL
@@ -327,12 +334,13 @@ class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
     }
     return value;
   }
-  // Over the whole team, of parts that are equal in the threads that exchange registers.
+  // Reduces over the whole team. The parts are equal in the threads that exchange registers.
   template <int Use, typename Merge>
   OPDOCK_DEVICE Partial far(const Partial& part, Merge) const {
     return part;
   }
-  // Until then no thread of the team writes what others read before.
+  // Waits until all threads of the team are here: only then may one write what others have read
+  // before.
   OPDOCK_DEVICE void sync() const { warp_barrier(); }
   OPDOCK_DEVICE void finish() const {}
 
@@ -340,7 +348,7 @@ class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
   int lanes_;
 };
 
-// Shared memory for a block's reductions, one for each use.
+// Shared memory for one of a block's reductions; each use has its own.
 struct RowScratch {
   Partial warp[kMaxRowThreads / 32];
 };
@@ -352,7 +360,7 @@ class BlockReach {
   // gathers: one for each reduction; null without clusters.
   OPDOCK_DEVICE BlockReach(RowScratch* scratch, ClusterGather<Partial>* gathers)
       : scratch_(scratch), gathers_(gathers) {}
-  // Comes first, in blocks that have a row.
+  // Call it first, in blocks that have a row.
   OPDOCK_DEVICE void begin() const {
     if constexpr (Clusters) {
       if (cluster_blocks() == 1) return;
@@ -393,14 +401,14 @@ class BlockReach {
     }
     block_barrier();
   }
-  // Comes last.
+  // Call it last.
   OPDOCK_DEVICE void finish() {
     if constexpr (Clusters)
       if (cluster_blocks() > 1) see_others();
   }
 
  private:
-  // Nothing is written to other blocks before they are known to have begun.
+  // Waits, once, until the other blocks have begun: nothing may be written to them before.
   OPDOCK_DEVICE void see_others() {
     if (!sees_others_) cluster_opened();
     sees_others_ = true;
@@ -411,7 +419,8 @@ class BlockReach {
   bool sees_others_ = false;
 };
 
-// A block a row, or a cluster of blocks. Each warp has a contiguous run of the vectors.
+// A team of a block, or of a cluster of blocks, for each row. Each warp has a contiguous run of the
+// vectors.
 template <int Vectors, bool Clusters, bool Edges>
 class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockReach<Clusters> {
  public:
@@ -431,8 +440,8 @@ class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockRea
   }
 };
 
-// A block a row that it reads again in each pass, by vectors or, where tensors are not misaligned
-// alike, by elements.
+// A team of a block for each row, which it reads again in each pass: by vectors or, if the tensors
+// do not have the same misalignment, by elements.
 class LongTeam : public BlockReach<false> {
  public:
   static constexpr bool kHolds = false, kPlain = false;
@@ -515,7 +524,7 @@ class LongTeam : public BlockReach<false> {
         f(i, part(stream, i, single));
       return;
     }
-    // Two are asked for before the first one is needed.
+    // Two vectors are loaded before the first one is needed.
     const int64_t step = block_threads();
     int64_t v = thread_index();
     for (; v + step < span_.vectors; v += 2 * step) {
@@ -540,7 +549,8 @@ class LongTeam : public BlockReach<false> {
   RowSpan span_;
 };
 
-// Runs Op on the row of one team; the kernels of an op are made of these.
+// These functions run Op on the row of one team. OPDOCK_ROW_KERNELS makes the kernels of an op of
+// them.
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_narrow_rows(const typename Op::Params& p) {
   launch_turn();
@@ -567,14 +577,14 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
   Op::template run<T>(p, team);
 }
 
-// The kernels of Op, in the namespace where this stands; plugin.toml lists those that are wanted,
-// opdock/row_op.hpp launches them. Op is a struct with
+// Defines the kernels of Op, in the namespace where the macro is used. plugin.toml lists those that
+// are wanted; opdock/row_launch.hpp launches them. Op is a struct with
 //   Params        a kernel parameter with the members length, shape (RowShape) and rows (Rows<N>)
 //   kTiles        how many tiles of a row it holds at once
 //   kBeside       whether it reads tensors of a row's length beside them (map_beside())
 //   run<T>(const Params&, Team&)
-// Edges: 0 where the rows of each tensor are evenly spaced and made of whole, aligned vectors, and
-// what is read beside them is aligned too.
+// Edges: 0 if the rows of each tensor are evenly spaced and made of whole, aligned vectors, and the
+// tensors that are read next to them are aligned too.
 #define OPDOCK_ROW_KERNELS(Op)                                               \
   template <typename T, int Vectors, int Edges>                              \
   OPDOCK_KERNEL(opdock::kNarrowThreads)                                      \

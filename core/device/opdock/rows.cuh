@@ -1,5 +1,5 @@
-// Where the rows of several tensors lie that have one batch shape: a kernel parameter, which host
-// code fills in (opdock/rows.hpp) and CPU kernels use too.
+// Describes where the rows of several tensors with one batch shape lie: a kernel parameter, which
+// host code fills in (opdock/rows.hpp) and CPU kernels use too.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,17 @@ namespace opdock {
 // A row is what lies along the last dimension; the others are the batch.
 inline constexpr int kMaxBatchDims = 15;
 
-// What kernels over rows (row_team.cuh) and opdock/row_op.hpp, which launches them, agree on.
-inline constexpr int kNarrowThreads = 128;   // of a block that has several rows
-inline constexpr int kLongThreads = 512;     // of a block whose row is not held, at most
-inline constexpr int kMaxRowThreads = 1024;  // of any block
-inline constexpr int kRowReductions = 3;     // in one row
+// Numbers on which kernels over rows (row_team.cuh) and opdock/row_launch.hpp, which launches them,
+// agree.
+inline constexpr int kNarrowThreads = 128;   // threads of a block that has several rows
+inline constexpr int kLongThreads = 512;     // threads of a block whose row is not held, at most
+inline constexpr int kMaxRowThreads = 1024;  // threads of any block, at most
+inline constexpr int kRowReductions = 3;     // reductions over one row, at most
 
-// Of blocks whose threads hold that many vectors, in all tiles together: threads, at most; blocks
-// that are to fit a multiprocessor, which decides how many registers a thread gets; and whether a
-// row may have several blocks, a cluster. beside: of ops that read tensors beside the row, which
-// need more registers.
+// For blocks whose threads hold `held` vectors, in all tiles together: row_threads() is the most
+// threads; row_blocks() is how many blocks must fit a multiprocessor, which decides how many
+// registers a thread gets; has_clusters() is whether a row may have several blocks, a cluster.
+// beside: the op reads other tensors next to the row, which needs more registers.
 OPDOCK_HOST_DEVICE constexpr int row_threads(int held) {
   return held <= 4 ? 512 : held <= 8 ? 1024 : 256;
 }
@@ -33,14 +34,14 @@ OPDOCK_HOST_DEVICE constexpr bool has_clusters(int held) {
 
 // How the rows of one launch are spread over threads.
 struct RowShape {
-  int lane_bits;   // narrow rows: the logarithm of the threads that a row has
-  int by_vectors;  // long rows: they are read by vectors
+  int lane_bits;   // narrow rows: the binary logarithm of the threads of a row
+  int by_vectors;  // long rows: nonzero if they are read by vectors
 };
 
 template <int Tensors>
 struct Rows {
   long long count;  // rows in all
-  int ndim;         // batch dimensions left after those were merged that lie evenly spaced
+  int ndim;         // batch dimensions, after merging those that are evenly spaced
   long long size[kMaxBatchDims];
   long long stride[Tensors][kMaxBatchDims];  // elements; 0 where a tensor is broadcast
 
@@ -48,13 +49,13 @@ struct Rows {
   // stride[t][0].
   OPDOCK_HOST_DEVICE bool is_flat() const { return ndim <= 1; }
 
-  // offset[t] becomes the position of row `row` in tensor t, in elements from its first. Flat:
-  // known to be.
+  // Sets offset[t] to the position of row `row` in tensor t, in elements from its first element.
+  // Flat: the rows are known to be flat.
   template <bool Flat = false>
   OPDOCK_HOST_DEVICE void locate(long long row, long long (&offset)[Tensors]) const {
     for (int t = 0; t < Tensors; ++t) offset[t] = 0;
     if (!Flat) {
-      // Usually there is nothing to do.
+      // Usually this loop has nothing to do.
       OPDOCK_NO_UNROLL
       for (int i = ndim - 1; i > 0; --i) {
         const long long at = row % size[i];
@@ -62,7 +63,7 @@ struct Rows {
         for (int t = 0; t < Tensors; ++t) offset[t] += at * stride[t][i];
       }
     }
-    for (int t = 0; t < Tensors; ++t) offset[t] += row * stride[t][0];  // 0 where ndim is
+    for (int t = 0; t < Tensors; ++t) offset[t] += row * stride[t][0];  // 0 if ndim is 0
   }
 };
 

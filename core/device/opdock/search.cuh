@@ -6,8 +6,8 @@
 
 namespace opdock {
 
-// The first of `count` ascending numbers that is greater than `value`; the last one, if none is.
-// count: at least 1.
+// Returns the index of the first of `count` ascending numbers that is greater than `value`, or of
+// the last one if none is. count: at least 1.
 template <typename T>
 OPDOCK_DEVICE int upper_bound(const T* numbers, int count, int64_t value) {
   int low = 0, high = count - 1;

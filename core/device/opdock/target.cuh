@@ -1,7 +1,7 @@
-// What a GPU's compiler gives, under names of our own: with warp.cuh, atomic.cuh, bytes.cuh,
-// cluster.cuh, cluster_gather.cuh, copy_async.cuh, launch.cuh, matrix.cuh and host_device.cuh the
-// only files with raw intrinsics. NVRTC and hipRTC have their branches here, the software GPU has
-// the same words in target_soft.cuh.
+// The intrinsics of GPU compilers, under Opdock's own names. This file, warp.cuh, atomic.cuh,
+// bytes.cuh, cluster.cuh, cluster_gather.cuh, copy_async.cuh, launch.cuh, matrix.cuh and
+// host_device.cuh are the only ones with raw intrinsics. NVRTC and hipRTC have their branches here;
+// target_soft.cuh defines the same names for the software GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,9 @@
 #define OPDOCK_DEVICE __device__ __forceinline__
 // A kernel that is launched with at most max_threads threads a block.
 #define OPDOCK_KERNEL(max_threads) __global__ void __launch_bounds__(max_threads)
-// The same, and of which min_blocks blocks of that size are to fit a multiprocessor.
-// HIP means another thing by the number, and before sm_80 a multiprocessor has too few threads.
+// A kernel as above, of which min_blocks blocks of that size must fit a multiprocessor. The number
+// is ignored for HIP, which means something else by it, and before sm_80, where a multiprocessor
+// has too few threads.
 #if defined(__HIP__) || defined(__HIPCC_RTC__) || __CUDA_ARCH__ < 800
 #define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) OPDOCK_KERNEL(max_threads)
 #else
@@ -41,7 +42,8 @@ using int64_t = long long;
 using uint64_t = unsigned long long;
 
 }  // namespace opdock
-// hipRTC has them, NVRTC does not. Elsewhere they are <cstdint>'s.
+// hipRTC has these types in the global namespace, NVRTC does not. Elsewhere they come from
+// <cstdint>.
 #if defined(__CUDACC_RTC__)
 using opdock::int32_t;
 using opdock::int64_t;
@@ -52,8 +54,8 @@ using opdock::uint8_t;
 #endif
 namespace opdock {
 
-// Threads that execute together: 32 on NVIDIA GPUs and AMD's RDNA, 64 on CDNA. A parameter of the
-// target, never to be assumed.
+// The number of threads that execute together: 32 on NVIDIA GPUs and AMD's RDNA, 64 on CDNA. It
+// depends on the target: never assume a number.
 OPDOCK_DEVICE constexpr int warp_width() {
 #if OPDOCK_HIP
   return __AMDGCN_WAVEFRONT_SIZE;
@@ -99,12 +101,12 @@ OPDOCK_DEVICE int64_t grid_blocks_z() {
   return static_cast<int64_t>(gridDim.z);
 }
 
-// Every thread of the block waits until all are here, and then sees what the others have written to
+// Waits until all threads of the block are here; then each sees what the others have written to
 // shared and global memory.
 OPDOCK_DEVICE void block_barrier() {
   __syncthreads();
 }
-// The same for the threads of one warp.
+// Does the same for the threads of one warp.
 OPDOCK_DEVICE void warp_barrier() {
 #if OPDOCK_HIP
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
@@ -116,7 +118,7 @@ OPDOCK_DEVICE void warp_barrier() {
 }
 
 #if OPDOCK_HIP
-// A lane of the warp, by its number; lanes read each other's registers by byte address.
+// Returns the value of lane `lane`. The instruction takes the number of a lane as a byte address.
 OPDOCK_DEVICE uint32_t shuffle_bits(uint32_t value, int lane) {
   return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(lane << 2, static_cast<int>(value)));
 }
@@ -129,8 +131,8 @@ OPDOCK_DEVICE int lane_number() {
 }
 #endif
 
-// The value of the lane whose number differs in the bits of `mask`. All lanes of the warp take
-// part.
+// Returns the value of the lane whose number differs in the bits of `mask`. All lanes of the warp
+// take part.
 OPDOCK_DEVICE uint32_t shuffle_xor(uint32_t value, int mask) {
 #if OPDOCK_HIP
   return shuffle_bits(value, lane_number() ^ mask);
@@ -145,7 +147,7 @@ OPDOCK_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffu, value, mask);
 #endif
 }
-// The value of lane `lane`.
+// Returns the value of lane `lane`. All lanes of the warp take part.
 OPDOCK_DEVICE float shuffle(float value, int lane) {
 #if OPDOCK_HIP
   return __builtin_bit_cast(float, shuffle_bits(__builtin_bit_cast(uint32_t, value), lane));
@@ -154,7 +156,7 @@ OPDOCK_DEVICE float shuffle(float value, int lane) {
 #endif
 }
 
-// The launch's dynamic shared memory, 16-byte aligned.
+// Returns the launch's dynamic shared memory, aligned to 16 bytes.
 template <typename T>
 OPDOCK_DEVICE T* dynamic_shared() {
 #if OPDOCK_HIP
@@ -165,7 +167,7 @@ OPDOCK_DEVICE T* dynamic_shared() {
   return reinterpret_cast<T*>(opdock_dynamic_shared);
 }
 
-// The lower word of the two shifted right by 0 to 31 bits.
+// Returns the lower word of the two words, shifted right together by 0 to 31 bits.
 OPDOCK_DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, int bits) {
 #if OPDOCK_HIP
   return __builtin_amdgcn_alignbit(high, low, static_cast<uint32_t>(bits));
@@ -181,7 +183,7 @@ OPDOCK_DEVICE float bits_float(uint32_t bits) {
   return __uint_as_float(bits);
 }
 
-// IEEE binary16 bits; to binary16 rounds to nearest, ties to even.
+// Conversions of IEEE binary16 bits. To binary16, they round to nearest, ties to even.
 #if OPDOCK_HIP
 OPDOCK_DEVICE float half_bits_to_float(uint16_t bits) {
   return static_cast<float>(__builtin_bit_cast(_Float16, bits));
@@ -214,7 +216,8 @@ OPDOCK_DEVICE uint16_t float_to_bfloat16_bits(float value) {
 #endif
 }
 
-// Two elements in one word, the first in the low half. From floats: rounded as one alone.
+// Pairs of elements in one word, the first in the low half. Floats are rounded as those of single
+// elements are.
 #if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
 OPDOCK_DEVICE uint32_t floats_to_half_pair(float low, float high) {
   uint32_t pair;
@@ -226,7 +229,7 @@ OPDOCK_DEVICE uint32_t floats_to_bfloat16_pair(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-// The larger ones; the other one if one is NaN.
+// The larger of each two elements; the other one if one is NaN.
 OPDOCK_DEVICE uint32_t max_half_pair(uint32_t a, uint32_t b) {
   uint32_t pair;
   asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
@@ -237,8 +240,8 @@ OPDOCK_DEVICE uint32_t max_bfloat16_pair(uint32_t a, uint32_t b) {
   asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
   return pair;
 }
-// The floats of a pair. By an instruction that compilers take for another each time: so they do not
-// keep the floats of an earlier pass in registers instead.
+// Converts a pair to floats. To compilers, asm volatile differs each time, so that they do not keep
+// the floats of an earlier pass in registers instead.
 OPDOCK_DEVICE void half_pair_to_floats(uint32_t pair, float* low, float* high) {
   asm volatile(
       "{\n"
@@ -267,8 +270,9 @@ OPDOCK_DEVICE void bfloat16_pair_to_floats(uint32_t pair, float* low, float* hig
 #define OPDOCK_HAS_PAIRS 0
 #endif
 
-// Templates, so that these names are not ambiguous after `using namespace opdock`: the compiler has
-// functions of its own under them, which are no templates and then come first.
+// The following functions are templates, so that their names are not ambiguous after `using
+// namespace opdock`: the compiler has functions of its own with these names, which are not
+// templates and are then preferred.
 
 // e^x to about 2 ulp; 0 for -infinity.
 template <class T>
@@ -329,7 +333,7 @@ template <class T, class U>
 OPDOCK_DEVICE float max(T a, U b) {
   return fmaxf(a, b);
 }
-// The larger; NaN if one is.
+// The larger; NaN if one is NaN.
 OPDOCK_DEVICE float max_or_nan(float a, float b) {
 #if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
   float value;
@@ -354,8 +358,8 @@ OPDOCK_DEVICE float fma(T a, U b, V c) {
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
 }
-// x, of which the compiler knows nothing: in a loop, what is made of it is made each time and takes
-// no registers between.
+// Returns x, but hides its value from the compiler: in a loop, what is computed from it is computed
+// each time, and takes no registers in between.
 OPDOCK_DEVICE float made_anew(float x) {
 #if OPDOCK_HIP
   asm volatile("" : "+v"(x));
@@ -364,7 +368,7 @@ OPDOCK_DEVICE float made_anew(float x) {
 #endif
   return x;
 }
-// The high half of the product.
+// Returns the high half of the product.
 OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
   return __umul64hi(a, b);
 }
@@ -372,7 +376,7 @@ OPDOCK_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) {
   return __umulhi(a, b);
 }
 
-// Ends the kernel, and with it the stream, with an error: for what must not happen.
+// Ends the kernel, and with it the stream, with an error, for states that must not occur.
 OPDOCK_DEVICE void trap() {
 #if OPDOCK_HIP
   __builtin_trap();
@@ -402,8 +406,8 @@ OPDOCK_DEVICE Bytes16 load16(const void* from) {
   const uint4 value = *static_cast<const uint4*>(from);
   return {{value.x, value.y, value.z, value.w}};
 }
-// By hand, since an assignment of uint4 may be compiled to four stores of 4 bytes. Where the
-// compiler knows the kind of memory, nothing is left of the question.
+// Written in assembly, because an assignment of uint4 may be compiled to four stores of 4 bytes. If
+// the compiler knows the kind of memory, it removes the branch.
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
   if (__isGlobal(to)) {
     asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
@@ -415,8 +419,8 @@ OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
                  : "memory");
   }
 }
-// To global memory, and without a branch, which the compiler would have around all that makes the
-// value too.
+// Stores to global memory if `wanted`, without a branch: the compiler would move the computation of
+// the value into it too.
 OPDOCK_DEVICE void store16_if(bool wanted, void* to, const Bytes16& value) {
   asm volatile(
       "{\n"

@@ -1,6 +1,7 @@
 // The vocabulary on the software GPU, which compiles device code as C++ for the CPU and executes
-// it: the same words as in target.cuh, where they are explained. Its engine (core/softgpu/engine)
-// provides softgpu/device_calls.h, and sees each load and store of memory as it happens.
+// it. The names are those of target.cuh, where they are explained. The engine of the software GPU
+// (core/softgpu/engine) provides softgpu/device_calls.h, and sees each load and store of memory as
+// it happens.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #if defined(OPDOCK_SOFT)
@@ -8,7 +9,7 @@
 #include "softgpu/device_calls.h"
 
 #define OPDOCK_DEVICE inline __attribute__((always_inline))
-// Whoever launches it sees to the bound.
+// The code that launches the kernel ensures the bound.
 #define OPDOCK_KERNEL(max_threads) void
 #define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) void
 #define OPDOCK_SHARED(type, name, count)                          \
@@ -117,12 +118,12 @@ OPDOCK_DEVICE T* dynamic_shared() {
   return static_cast<T*>(softgpu_dynamic_shared());
 }
 
-// In integers, since not every compiler has a binary16 of its own.
+// Computed in integers, because not every compiler has a binary16 type.
 OPDOCK_DEVICE float half_bits_to_float(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
   const uint32_t rest = bits & 0x7fffu;
   if (rest >= 0x7c00u) return bits_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
-  // As a float the same bits are smaller by 2^112, subnormal numbers too.
+  // Read as a float, the same bits are smaller by a factor of 2^112, also for subnormal numbers.
   return bits_float(sign | float_bits(bits_float(rest << 13) * 0x1p112f));
 }
 OPDOCK_DEVICE uint16_t float_to_half_bits(float value) {

@@ -1,4 +1,4 @@
-// Memory that is loaded and stored by one instruction each: 16 bytes of elements, or 1 to 16 bytes.
+// Loads and stores of one instruction each: 16 bytes of elements, or a unit of 1 to 16 bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace opdock {
 
-// Elements of T in 16 bytes: 4 of float, 8 of half.
+// The number of elements of T in 16 bytes: 4 of float, 8 of half.
 template <typename T>
 constexpr int vector_size = 16 / static_cast<int>(sizeof(T));
 
@@ -35,7 +35,7 @@ OPDOCK_DEVICE void store_vector(T* to, const Vector<T>& vector) {
   store16(to, both.bytes);
 }
 
-// Unit<Bytes> has 1, 2, 4, 8 or 16 bytes, whatever they mean.
+// Unit<Bytes> has 1, 2, 4, 8 or 16 bytes of any meaning.
 template <int Bytes>
 struct UnitOf;
 template <>

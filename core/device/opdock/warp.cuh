@@ -1,5 +1,5 @@
-// What the lanes of a warp tell each other, beside the shuffles of target.cuh. All lanes of the
-// warp take part in each of these.
+// Votes and shuffles between the lanes of a warp, in addition to the shuffles of target.cuh. All
+// lanes of the warp take part in each of these.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace opdock {
 
-// Bit i: whether lane i says yes. As many bits as the warp has lanes.
+// Returns a word whose bit i is whether lane i says yes. It has as many bits as the warp has lanes.
 OPDOCK_DEVICE uint64_t vote_ballot(bool yes) {
 #if defined(OPDOCK_SOFT)
   return softgpu_warp(softgpu::WarpOp::kBallot, yes, 0);
@@ -25,7 +25,7 @@ OPDOCK_DEVICE uint64_t vote_ballot(bool yes) {
   return __ballot_sync(0xffffffffu, yes);
 #endif
 }
-// Whether any lane says yes.
+// Returns whether any lane says yes.
 OPDOCK_DEVICE bool vote_any(bool yes) {
 #if defined(OPDOCK_SOFT)
   return softgpu_warp(softgpu::WarpOp::kAny, yes, 0) != 0;
@@ -35,7 +35,7 @@ OPDOCK_DEVICE bool vote_any(bool yes) {
   return __any_sync(0xffffffffu, yes) != 0;
 #endif
 }
-// Whether no lane says no.
+// Returns whether all lanes say yes.
 OPDOCK_DEVICE bool vote_all(bool yes) {
 #if defined(OPDOCK_SOFT)
   return softgpu_warp(softgpu::WarpOp::kAll, yes, 0) != 0;
@@ -49,7 +49,7 @@ OPDOCK_DEVICE bool vote_all(bool yes) {
 OPDOCK_DEVICE int32_t shuffle_xor(int32_t value, int mask) {
   return static_cast<int32_t>(shuffle_xor(static_cast<uint32_t>(value), mask));
 }
-// The value of lane `lane`.
+// Returns the value of lane `lane`.
 OPDOCK_DEVICE uint32_t shuffle(uint32_t value, int lane) {
 #if defined(OPDOCK_SOFT)
   return static_cast<uint32_t>(softgpu_warp(softgpu::WarpOp::kShuffle, value, lane));
@@ -62,7 +62,7 @@ OPDOCK_DEVICE uint32_t shuffle(uint32_t value, int lane) {
 OPDOCK_DEVICE int32_t shuffle(int32_t value, int lane) {
   return static_cast<int32_t>(shuffle(static_cast<uint32_t>(value), lane));
 }
-// The value of the lane `by` lanes lower; the own value where there is none.
+// Returns the value of the lane `by` lanes lower, or the caller's own value if there is none.
 OPDOCK_DEVICE uint32_t shuffle_up(uint32_t value, int by) {
 #if defined(OPDOCK_SOFT)
   return static_cast<uint32_t>(softgpu_warp(softgpu::WarpOp::kShuffleUp, value, by));
@@ -73,7 +73,7 @@ OPDOCK_DEVICE uint32_t shuffle_up(uint32_t value, int by) {
   return __shfl_up_sync(0xffffffffu, value, static_cast<uint32_t>(by));
 #endif
 }
-// The value of the lane `by` lanes higher; the own value where there is none.
+// Returns the value of the lane `by` lanes higher, or the caller's own value if there is none.
 OPDOCK_DEVICE uint32_t shuffle_down(uint32_t value, int by) {
 #if defined(OPDOCK_SOFT)
   return static_cast<uint32_t>(softgpu_warp(softgpu::WarpOp::kShuffleDown, value, by));
