@@ -1,5 +1,5 @@
-// What host code and device code share. OPDOCK_HOST_DEVICE marks functions for both. This file
-// compiles as plain C++17 too.
+// Macros, numbers and functions that host code and device code share. OPDOCK_HOST_DEVICE marks
+// functions for both. This file compiles as plain C++17 too.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

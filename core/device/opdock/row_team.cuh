@@ -66,8 +66,8 @@ struct Sides {
   Packed<T> first[Ahead][Count];
 };
 
-// Where the row's vectors and edges are. All tensors of a row that are read and written by vectors
-// have the same misalignment.
+// The positions of a row's vectors and edges. All tensors of a row that are read and written by
+// vectors have the same misalignment.
 struct RowSpan {
   int64_t vectors = 0;
   int head = 0, tail = 0;  // elements before and behind the vectors
@@ -549,7 +549,7 @@ class LongTeam : public BlockReach<false> {
   RowSpan span_;
 };
 
-// These functions run Op on the row of one team. OPDOCK_ROW_KERNELS makes the kernels of an op of
+// These functions run Op on the row of one team. OPDOCK_ROW_KERNELS makes an op's kernels from
 // them.
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_narrow_rows(const typename Op::Params& p) {
@@ -581,7 +581,7 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
 // are wanted; opdock/row_launch.hpp launches them. Op is a struct with
 //   Params        a kernel parameter with the members length, shape (RowShape) and rows (Rows<N>)
 //   kTiles        how many tiles of a row it holds at once
-//   kBeside       whether it reads tensors of a row's length beside them (map_beside())
+//   kBeside       whether it reads tensors of a row's length next to them (map_beside())
 //   run<T>(const Params&, Team&)
 // Edges: 0 if the rows of each tensor are evenly spaced and made of whole, aligned vectors, and the
 // tensors that are read next to them are aligned too.

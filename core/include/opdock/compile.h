@@ -31,6 +31,7 @@
 extern "C" {
 #endif
 
+/* A compiled program: an opaque handle, freed with opdock_module_free. */
 typedef struct opdock_module opdock_module;
 
 typedef struct opdock_header { /* frozen */
@@ -100,6 +101,7 @@ typedef struct opdock_kernel_info {
   const char* image_name;      /* the name in the image, "_Z1fIfEvPT_"; likewise */
   opdock_device device;
 } opdock_kernel_info;
+/* Writes what is known about a kernel into *out, up to the struct_size that the caller has set. */
 OPDOCK_EXPORT opdock_status opdock_kernel_get_info(const opdock_kernel* kernel,
                                                    opdock_kernel_info* out, char* error,
                                                    uint32_t error_size);

@@ -24,6 +24,7 @@
 
 namespace opdock {
 
+// Options of a Module, as in opdock_compile_options.
 struct CompileOptions {
   opdock_device device{};            // where the kernels are to run
   std::string name = "program.cu";   // what the compiler's messages call the program
@@ -49,8 +50,9 @@ class Kernel {
   explicit Kernel(opdock_kernel* kernel) : kernel_(kernel) {}
   opdock_kernel* get() const { return kernel_; }
 
-  // Each argument is passed by value as the type it has here, which must be the parameter's: 1.0f
-  // for a float, int64_t{n} for a long long, a device pointer for a pointer.
+  // Launches the kernel and returns without waiting for the device. Each argument is passed by
+  // value as the type it has here, which must be the parameter's: 1.0f for a float, int64_t{n} for
+  // a long long, a device pointer for a pointer.
   template <class... Args>
   void operator()(const LaunchShape& shape, const Args&... args) const {
     static_assert((std::is_trivially_copyable_v<Args> && ...), "kernels take plain values");
@@ -85,6 +87,8 @@ class Kernel {
 // A compiled program. The runtime must outlive it.
 class Module {
  public:
+  // Compiles `source`, or finds the result in the cache. Throws an Error with the compiler's
+  // messages if that fails. Blocks for as long as opdock_compile does.
   Module(const Runtime& runtime, const std::string& source, const CompileOptions& options) {
     std::vector<opdock_header> headers;
     for (const auto& [name, text] : options.headers)

@@ -121,8 +121,8 @@ bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
 namespace detail {
 
 // Threads per block of a large launch, on GPUs of one compute capability with at least
-// `least_memory` bytes of memory, which tells HBM3e from HBM3. Measured; all other GPUs have as
-// many threads as an H100.
+// `least_memory` bytes of memory; the size of the memory distinguishes HBM3e from HBM3. Measured;
+// all other GPUs have as many threads as an H100.
 struct ElementBlocks {
   uint32_t arch_major, arch_minor;
   uint64_t least_memory;

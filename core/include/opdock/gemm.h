@@ -28,7 +28,7 @@ extern "C" {
 #define OPDOCK_GEMM_1 "opdock.gemm/1"
 
 /* Flags of a matrix. */
-#define OPDOCK_GEMM_TRANSPOSED 1u /* a, b: op() transposes what is stored */
+#define OPDOCK_GEMM_TRANSPOSED 1u /* a, b: op() transposes the stored matrix */
 #define OPDOCK_GEMM_SCALES 2u     /* scale has one number per row of op(A), or column of op(B) */
 
 /* Matrices of a batch, row-major: element [row, column] of matrix i, as stored, lies at data + (i *

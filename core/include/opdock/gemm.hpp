@@ -21,6 +21,7 @@
 
 namespace opdock {
 
+// A product of matrices, as opdock_gemm describes it. Its functions set one part of it each.
 class Gemm {
  public:
   enum Transpose : uint32_t { kTransposeNone = 0, kTransposeA = 1, kTransposeB = 2 };
@@ -53,12 +54,14 @@ class Gemm {
     if (residual) what_.flags |= OPDOCK_GEMM_RESIDUAL;
     return *this;
   }
+  // Adds a bias, a contiguous tensor of n elements, to each row.
   Gemm& bias(Tensor bias) {
     check(bias, "bias").shape({what_.n}).contiguous();
     what_.bias_dtype = bias.dtype();
     what_.bias = bias.has_data() ? bias.raw() : nullptr;
     return *this;
   }
+  // activation: OPDOCK_GEMM_NONE, OPDOCK_GEMM_RELU, …
   Gemm& activation(uint32_t activation) {
     what_.activation = activation;
     return *this;

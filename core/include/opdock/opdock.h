@@ -53,6 +53,7 @@
 extern "C" {
 #endif
 
+/* Opaque handles. A function belongs to the runtime that it was requested from. */
 typedef struct opdock_runtime opdock_runtime;
 typedef struct opdock_function opdock_function;
 
@@ -81,10 +82,10 @@ typedef struct opdock_options {
    * number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
-  /* What to do if there is no compatible plugin (docs/build-on-demand.md). NULL: the first setting
-   * found in the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's configuration
-   * file and the system's, in this order, and otherwise the first value listed here. Any other text
-   * is OPDOCK_INVALID_ARGUMENT. */
+  /* How to proceed if there is no compatible plugin (docs/build-on-demand.md). NULL: the first
+   * setting found in the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's
+   * configuration file and the system's, in this order, and otherwise the first value listed here.
+   * Any other text is OPDOCK_INVALID_ARGUMENT. */
   const char* build;    /* "auto", "never", or "always": source plugins before binaries */
   const char* jit;      /* "auto" or "never" */
   const char* fallback; /* "warn", "error" or "silent" */
@@ -495,8 +496,8 @@ typedef struct opdock_call_options {
   uint32_t struct_size;
   uint32_t flags; /* 0 */
   void* stream;   /* CUstream or hipStream_t; NULL is the default stream */
-  /* Where random numbers come from, for ops with OPDOCK_OP_RANDOM; its offset is advanced. NULL: a
-   * Generator among the arguments, else the runtime's own generator of the device. */
+  /* The source of random numbers, for ops with OPDOCK_OP_RANDOM; its offset is advanced. NULL: a
+   * Generator among the arguments or, without one, the runtime's own generator of the device. */
   opdock_generator* generator;
   /* The caller's memory, of the planned size. The host uses its own memory if this is NULL, and if
    * the plugin that planned cannot make the call and another plugin does. */

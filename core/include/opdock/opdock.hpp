@@ -47,6 +47,7 @@ void checked(F&& call) {
 // copyable; a copy views the same memory.
 class TensorView {
  public:
+  // strides: in elements, one for each dimension. Throws an Error if their number is wrong.
   TensorView(void* data, Dtype dtype, std::vector<int64_t> shape, std::vector<int64_t> strides,
              Device device = {})
       : data_(data),
@@ -95,7 +96,7 @@ class TensorView {
   bool read_only_ = false;
 };
 
-// A tensor that a call has returned. It belongs to the ResultList that it comes from.
+// A tensor that a call has returned. It belongs to the ResultList that it is taken from.
 class ResultTensor {
  public:
   explicit ResultTensor(const opdock_tensor* tensor) : tensor_(tensor) {}
@@ -103,6 +104,7 @@ class ResultTensor {
   Dtype dtype() const { return tensor_->dtype; }
   int32_t ndim() const { return tensor_->ndim; }
   int64_t size(int32_t dimension) const { return tensor_->shape[dimension]; }
+  // Returns the address of the first element. Throws an Error if T is not the element type.
   template <class T>
   T* data() const {
     if (dtype() != dtype_of<T>()) {
@@ -297,6 +299,7 @@ class Arguments {
   std::deque<opdock_list> lists_;
 };
 
+// Passes an argument by its name in the schema: op(x, named("a", 2.0)).
 template <class T>
 Arguments::Named<T> named(const char* name, T value) {
   return {name, std::move(value)};
@@ -307,11 +310,12 @@ class Function {
  public:
   explicit Function(opdock_function* function) : function_(function) {}
 
-  // What the op declares: schema, parameters, results, shape rules, gradients.
+  // Returns what the op declares: schema, parameters, results, shape rules, gradients.
   const opdock_function_info& info() const { return *opdock_describe(function_); }
   std::string schema() const { return info().schema; }
   std::string doc() const { return opdock_function_doc(function_); }
   opdock_function* get() const { return function_; }
+  // Calls opdock_prepare.
   void prepare(Device device) const {
     detail::checked(
         [&](char* text, uint32_t size) { return opdock_prepare(function_, device, text, size); });

@@ -186,6 +186,7 @@ inline Extent extent_of(const opdock_tensor& x) {
   return empty ? Extent{first, first} : extent;
 }
 
+// Returns whether two extents have a byte in common; an empty one has none.
 inline bool overlap(const Extent& a, const Extent& b) {
   return a.low < b.high && b.low < a.high && a.low < a.high && b.low < b.high;
 }

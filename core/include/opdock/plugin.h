@@ -136,7 +136,7 @@ typedef struct opdock_tensor {
 
 /* ------------------------------------------------------------------------------------- values */
 
-/* What an opdock_value holds. Tags are never reused. */
+/* The kinds of value that an opdock_value can hold. Tags are never reused. */
 #define OPDOCK_TAG_NONE 0       /* an absent optional argument */
 #define OPDOCK_TAG_BOOL 1       /* as.i64, 0 or 1 */
 #define OPDOCK_TAG_INT 2        /* as.i64 */
@@ -402,7 +402,8 @@ typedef struct opdock_output { /* frozen */
   uint64_t alignment; /* of its memory, in bytes: a power of two, at most 2^30, or 0 for any */
 } opdock_output;
 
-/* What plan fills in. The host passes it zeroed, with struct_size, num_outputs and outputs set. */
+/* The answer of plan. The host passes it to plan zeroed, with struct_size, num_outputs and outputs
+ * set. */
 typedef struct opdock_plan {
   uint32_t struct_size;
   /* The number of fresh tensors of all results, in order: one for a Tensor, none or one for a
@@ -432,7 +433,7 @@ typedef struct opdock_plan {
 #define OPDOCK_OP_RANDOM 128u      /* plan may ask for random numbers */
 #define OPDOCK_OP_RETAINS 256u     /* run may keep arguments, by opdock.retain */
 
-/* Where the tensors of a parameter lie (opdock_op.arg_devices). */
+/* Places where the tensors of a parameter can lie (opdock_op.arg_devices). */
 #define OPDOCK_ON_OP_DEVICE 0 /* on the device that the op runs on */
 #define OPDOCK_ON_CPU 1       /* in host memory */
 #define OPDOCK_ON_ANY 2       /* anywhere */

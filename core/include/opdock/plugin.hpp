@@ -272,6 +272,7 @@ class Plan : public CallBase {
         "state is at most 64 bytes, trivially copyable, and aligned to at most 8");
     std::memcpy(plan_->state, &value, sizeof value);
   }
+  // Throws if plan has described fewer fresh tensors than the shape rules give; called after plan.
   void finish() const {
     if (given_ != plan_->num_outputs) {
       throw Error(OPDOCK_INTERNAL,
@@ -401,6 +402,7 @@ class Call : public CallBase {
     launch.num_args = sizeof...(args);
     done(call_->host->launch(call_, kernel, &launch));
   }
+  // Launches kernel `index` of the plugin's list.
   template <class... Args>
   void launch(uint32_t index, const Launch& how, Args... args) const {
     launch(kernel(index), how, args...);

@@ -15,8 +15,7 @@
 
 namespace opdock {
 
-// What is known about the rows of a launch's tensors, and about the tensors that are read next to
-// each row.
+// The layout of the rows of a launch's tensors, and of the tensors that are read next to each row.
 enum class RowFit {
   kPlain,  // evenly spaced, whole vectors of 16 bytes, all aligned
   kAlike,  // row r of each tensor has the same misalignment
@@ -292,7 +291,8 @@ template <class Kernels, class Params>
   call.launch(found.kernel, found.how(call), *params);
   return true;
 }
-// Does the same with kernels that serve all rows, as they do if their long_rows are listed.
+// Does the same with kernels that serve all rows, as they do if their long_rows are listed. Throws
+// an Error if none serves these.
 template <class Kernels, class Params>
 void launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit,
                  Params* params) {

@@ -53,8 +53,8 @@ void dispatch(opdock_dtype dtype, const Body& body) {
   body(float{});
 }
 
-// A tag of full vectors, and one of single elements for what is left at a row's end: one function
-// template over the tag serves both.
+// FullTag is a tag of full vectors, OneTag one of single elements for the rest of a row: one
+// function template over the tag serves both.
 template <class C>
 using FullTag = hn::ScalableTag<C>;
 template <class C>
@@ -66,6 +66,7 @@ using OneTag = hn::CappedTag<C, 1>;
 #define OPDOCK_SIMD_HAS_F16 0
 #endif
 
+// Converts binary16 bits, which are in the low 16 bits of each lane.
 template <class D, class U32>
 HWY_INLINE hn::VFromD<D> half_to_float(D d, U32 h) {
   const hn::Rebind<uint32_t, D> du;
@@ -80,7 +81,7 @@ HWY_INLINE hn::VFromD<D> half_to_float(D d, U32 h) {
   return hn::BitCast(d, hn::Or(value, sign));
 }
 
-// Round to nearest, ties to even; the result is in the low 16 bits.
+// Rounds to nearest, ties to even. The result is in the low 16 bits of each lane.
 template <class D, class V>
 HWY_INLINE hn::VFromD<hn::Rebind<uint32_t, D>> float_to_half(D d, V v) {
   const hn::Rebind<uint32_t, D> du;
@@ -101,6 +102,8 @@ HWY_INLINE hn::VFromD<hn::Rebind<uint32_t, D>> float_to_half(D d, V v) {
   return hn::Or(out, sign);
 }
 
+// load(d, from) reads as many elements as d has lanes, with any alignment, and converts them to d's
+// type. store(d, value, to) converts and writes them.
 template <class D>
 HWY_INLINE hn::VFromD<D> load(D d, const float* from) {
   return hn::LoadU(d, from);
@@ -152,7 +155,7 @@ HWY_INLINE void store(D d, V value, Half* to) {
   store_low_half(d, float_to_half(d, value), &to->bits);
 #endif
 }
-// Round to nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 template <class D, class V>
 HWY_INLINE void store(D d, V value, BFloat16* to) {
   const hn::Rebind<uint32_t, D> du;

@@ -133,6 +133,7 @@ class Tensor {
     }
     return static_cast<T*>(raw());
   }
+  // Returns the address of the first element, of any dtype.
   void* raw() const { return static_cast<char*>(tensor_->data) + tensor_->byte_offset; }
 
   // Returns a layout of the same dtype and shape: the shape rule "like x".
