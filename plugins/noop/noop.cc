@@ -1,4 +1,5 @@
-// Ops that do nothing, on the C interface itself: what a call costs before there is any work.
+// Ops that do nothing, written directly on the C interface. They measure what a call costs without
+// any work.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/plugin.h"
 

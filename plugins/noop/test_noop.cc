@@ -1,4 +1,4 @@
-// noop: the call path with nothing at its end.
+// Tests noop: the call path with no work at its end.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
