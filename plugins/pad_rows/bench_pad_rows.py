@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Padded heads beside PyTorch, on every device: opdock bench plugins/pad_rows"""
+"""Compares padded heads with PyTorch on every device: opdock bench plugins/pad_rows"""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,8 @@ from opdock.testing import bench, devices
 
 
 def functions(device, batch, dtype):
-    """{whose: function} of heads of 80 elements padded to 128, and 100 tokens to 128."""
+    """Returns {whose: function} for heads of 80 elements padded to 128, and 100 tokens padded to
+    128."""
     x = torch.randn(batch, 100, 16 * 80, device=device).to(dtype)
     heads = x.unflatten(-1, (16, 80)).transpose(1, 2)
     return {
@@ -19,7 +20,8 @@ def functions(device, batch, dtype):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     rows, columns = x.shape[0] + 28, x.shape[1] + 48
     tensors = 1 + rows * columns / x.numel()
     yield "pad_rows", "opdock", tensors, lambda: opdock.ops.pad_rows(x, rows, columns)

@@ -1,4 +1,4 @@
-// pad_rows: checks its arguments, copies on the CPU, and launches the kernel.
+// Implements pad_rows: checks its arguments, copies on the CPU, and launches the kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
@@ -21,7 +21,7 @@ using opdock::detail::concat;
 constexpr auto kPadRows =
     OPDOCK_KERNEL_FAMILY("pad_rows::pad_rows", opdock::KernelTypes<float, opdock::half>);
 constexpr uint32_t kShortRows = OPDOCK_KERNEL_INDEX("pad_rows::short_rows");
-constexpr int64_t kGrainBytes = 64 << 10;  // that a thread of the CPU is worth waking for
+constexpr int64_t kGrainBytes = 64 << 10;  // work that is worth waking a CPU thread for
 
 void check_size(const char* name, int64_t found, int64_t least) {
   if (found >= least) return;
@@ -41,7 +41,7 @@ void plan(Plan& plan, Tensor x, int64_t rows, int64_t columns) {
   plan.output(x.like().with_size(-2, rows).with_size(-1, columns));
 }
 
-// In elements, or in parts of them of which one has so many.
+// Columns and strides count parts of elements; an element has `parts` of them.
 Params make_params(Tensor x, Tensor out, int64_t parts) {
   Params params = {};
   params.x = x.raw();
@@ -57,7 +57,7 @@ Params make_params(Tensor x, Tensor out, int64_t parts) {
     if (x.size(dim) == 1) continue;
     const int64_t stride = x.is_empty() ? 0 : x.stride(dim) * parts;
     opdock::Rows<1>& to = params.matrices;
-    // Dimensions that lie evenly spaced count as one.
+    // Merges dimensions that are evenly spaced into one.
     const bool merge = to.ndim > 0 && to.stride[0][to.ndim - 1] == stride * x.size(dim);
     if (!merge) to.size[to.ndim++] = 1;
     to.size[to.ndim - 1] *= x.size(dim);
@@ -66,7 +66,7 @@ Params make_params(Tensor x, Tensor out, int64_t parts) {
   return params;
 }
 
-// Whether short_rows does; then in vectors of so many elements.
+// Returns whether short_rows handles this shape; if so, converts the sizes to vectors of 16 bytes.
 bool use_vectors(int64_t element_bytes, Params* params) {
   const int64_t elements = 16 / element_bytes, vectors = params->columns / elements;
   long long* const sizes[] = {&params->columns, &params->x_columns, &params->x_row_stride};
@@ -107,7 +107,7 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
   const int64_t element_bytes = x.dtype().bytes();
   check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(element_bytes));
   if (out.is_empty()) return;
-  // A float64 is two floats to the kernels, which keep bits.
+  // The kernels only move bits, and treat a float64 as two floats.
   const bool is_halves = element_bytes == 2;
   Params params = make_params(x, out, call.is_cpu() || is_halves ? 1 : element_bytes / 4);
   const int64_t rows = params.matrices.count * params.rows;
@@ -119,7 +119,7 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
   }
   const int64_t bytes = params.columns * (is_halves ? 2 : 4);
   const bool is_whole = (reinterpret_cast<uintptr_t>(params.out) | uintptr_t(bytes)) % 16 == 0;
-  // A row that does not begin and end with a vector touches one more than it is long.
+  // A row that does not begin and end at a vector boundary touches one vector more than its length.
   params.slots = is_whole ? bytes / 16 : (bytes + 15) / 16 + 1;
   const bool is_short = use_vectors(is_halves ? 2 : 4, &params);
   const int64_t in_block = is_short ? kThreads : kThreads * kParts;

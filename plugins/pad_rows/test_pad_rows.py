@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""pad_rows on every device, bit by bit what zeros are into which x is written."""
+"""Tests pad_rows on every device: the result equals, bit by bit, zeros into which x is written."""
 
 import pytest
 import row_cases
@@ -23,8 +23,8 @@ def check(device, x, rows, columns):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1, 3, 8, 20, 31, 64, 80, 127, 128, 300])
 def test_sizes_of_heads(device, dtype, size):
-    # Each row is copied by the same code: these are several blocks' on a GPU. DeepSpeed's 128 rows
-    # are below.
+    # All rows are copied by the same code; these sizes need several blocks on a GPU. DeepSpeed's
+    # 128 rows are tested below.
     for sequence, rows in [(1, 1), (3, 16), (16, 16), (18, 19)]:
         x = random((2, 3, sequence, size), dtype, size)
         for columns in (size, size + 1, max(size, 32), max(size, 128), 1000):

@@ -1,4 +1,4 @@
-// Copies matrices into larger ones, by vectors of 16 bytes of the larger ones.
+// Copies matrices into larger ones, in vectors of 16 bytes of the larger ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@ namespace pad_rows {
 
 using namespace opdock;
 
-// A division of 32 bits is the quicker one: a thread has little else to do.
+// Divides in 32 bits where possible, which is faster; a thread has little else to do.
 OPDOCK_DEVICE int64_t quotient(int64_t number, int64_t by) {
   if (static_cast<uint64_t>(number | by) >> 32 != 0) return number / by;
   return static_cast<uint32_t>(number) / static_cast<uint32_t>(by);
@@ -19,15 +19,16 @@ OPDOCK_DEVICE int64_t quotient(int64_t number, int64_t by) {
 // A vector of the result.
 template <class T>
 struct Target {
-  T* to = nullptr;  // NULL: it is not there
+  T* to = nullptr;  // NULL: the vector lies outside the result
   Part part;
 
-  // That has so many before it, of p.slots a row; and what it is copied from.
+  // Locates vector number `number` of the result, with p.slots vectors per row, and loads the
+  // elements that are copied into it.
   OPDOCK_DEVICE Packed<T> load(const Params& p, int64_t number) {
     const int64_t row = quotient(number, p.slots);
     if (row >= p.matrices.count * p.rows) return {};
     T* const begin = static_cast<T*>(p.out) + row * p.columns;
-    // The row begins inside of its first vector.
+    // The row begins somewhere inside its first vector.
     const int64_t column = (number - row * p.slots) * vector_size<T> -
                            misalignment(begin) / static_cast<int>(sizeof(T));
     if (column >= p.columns) return {};
@@ -41,7 +42,7 @@ struct Target {
   }
 };
 
-// T: whatever has as many bits. A thread has kParts vectors, a block apart.
+// T is any type of the elements' size. A thread copies kParts vectors, one block's width apart.
 template <class T>
 OPDOCK_KERNEL(kThreads)
 pad_rows(Params p) {
@@ -56,8 +57,8 @@ pad_rows(Params p) {
     if (target[i].to != nullptr) store_part(target[i].to, target[i].part, piece[i]);
 }
 
-// Short rows of whole vectors, which all sizes count: as many threads as a row has vectors find
-// their place together, with fewer divisions and no edges.
+// Handles short rows that, like all other sizes, consist of whole vectors. A row has as many
+// threads as vectors, so that locating it takes fewer divisions and there are no partial vectors.
 OPDOCK_KERNEL(kThreads) short_rows(Params p) {
   launch_turn();
   const int lane = thread_index() & ((1 << p.lane_bits) - 1);
