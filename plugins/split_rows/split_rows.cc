@@ -1,5 +1,5 @@
-// split_rows and its gradient: check their arguments, and copy between a tensor and the pieces that
-// its rows are divided into.
+// Implements split_rows and its gradient: checks their arguments, and copies between a tensor and
+// the pieces that its rows are divided into.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -23,10 +23,10 @@ using opdock::detail::concat;
 constexpr auto kCopyPieces =
     OPDOCK_KERNEL_FAMILY("split_rows::copy_pieces", opdock::KernelNumbers<1, 2, 4, 8, 16>);
 
-// A thread of the CPU is worth waking for some ten microseconds of work.
+// Waking a CPU thread pays off for about ten microseconds of work.
 constexpr int64_t kGrainBytes = 128 << 10;
 
-// Adds up sizes of pieces, which must be those of the rows of x.
+// Adds up the sizes of the pieces, which must total the number of rows of x.
 class RowCount {
  public:
   explicit RowCount(const char* name) : name_(name) {}
@@ -99,7 +99,7 @@ void copy_on_cpu(Call& call, char* whole, int64_t bytes, List<Tensor> pieces, bo
   });
 }
 
-// Hands pieces to the GPU, as many to a launch as its parameters hold.
+// Collects pieces and launches kernels, each for as many pieces as its parameters hold.
 class Launches {
  public:
   Launches(Call& call, char* whole, bool joins) : call_(call) {
@@ -117,7 +117,7 @@ class Launches {
 
   void flush() {
     if (pieces_.count == 0) return;
-    // The most bytes at once to whose multiples everything is aligned.
+    // The largest power of two, up to 16 bytes, to which all addresses and sizes are aligned.
     const uintptr_t all = addresses_ | reinterpret_cast<uintptr_t>(pieces_.whole) | 16;
     const int64_t unit = static_cast<int64_t>(all & ~(all - 1));
     for (int i = 0; i < pieces_.count; ++i) pieces_.end[i] /= unit;
@@ -133,7 +133,7 @@ class Launches {
  private:
   Call& call_;
   Pieces pieces_ = {};
-  uintptr_t addresses_ = 0;  // of the pieces, and their sizes, by bits
+  uintptr_t addresses_ = 0;  // bitwise OR of the addresses and sizes of the pieces
   int64_t bytes_ = 0;
 };
 

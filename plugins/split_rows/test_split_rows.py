@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""split_rows and its gradient through the Python package, on every device: bit by bit what slices
-of x are."""
+"""Tests split_rows and its gradient through the Python package, on every device: results equal
+slices of x bit by bit."""
 
 import itertools
 
@@ -18,7 +18,8 @@ DTYPES += [*FLOATS, "complex32", "complex64", "complex128", "float8_e4m3fn", "fl
 
 
 def random_bits(shape, dtype=torch.uint8, seed=0, offset=0):
-    """Any bits (of bool 0 or 1), in memory that begins `offset` elements into its storage."""
+    """Returns arbitrary bits (for bool 0 or 1), in memory that begins `offset` elements into its
+    storage."""
     size = torch.empty(0, dtype=dtype).element_size()
     count = torch.Size(shape).numel()
     generator = torch.Generator().manual_seed(seed)
@@ -57,7 +58,7 @@ def test_shapes_and_sizes(device, shape, sizes):
 @pytest.mark.parametrize("offset", [0, 1, 2, 4, 8, 16])
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 6, 8, 12, 16, 20, 48])
 def test_alignment(device, length, offset):
-    """Rows and addresses whose multiples are 1, 2, 4, 8 and 16 bytes."""
+    """Rows and addresses that are multiples of 1, 2, 4, 8 and 16 bytes."""
     check(device, random_bits((29, length), seed=length, offset=offset), [4, 1, 16, 8])
 
 
@@ -78,7 +79,7 @@ def test_thousands_of_pieces():
 
 
 def test_more_than_one_thread_copies(several_threads, device):
-    """On the CPU; on a GPU several blocks."""
+    """On the CPU several threads copy; on a GPU several blocks."""
     rows = 5000 if device == "cpu" else 150
     check(device, random_bits((rows, 1003), seed=6), [rows // 3, 0, 1, rows - rows // 3 - 1])
 

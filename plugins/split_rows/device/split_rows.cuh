@@ -10,8 +10,8 @@ namespace split_rows {
 
 using namespace opdock;
 
-// A block copies stretches of kThreads * kUnitsPerThread units. It looks for a stretch's first
-// piece once; from there each thread goes on to the next pieces.
+// A block copies stretches of kThreads * kUnitsPerThread units. It searches for a stretch's first
+// piece once; from there each thread advances to the following pieces.
 template <int Bytes>
 OPDOCK_KERNEL(kThreads)
 copy_pieces(Pieces p) {

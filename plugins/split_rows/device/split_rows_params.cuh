@@ -1,4 +1,4 @@
-// What the kernel takes, filled in by split_rows.cc.
+// Parameters of the kernel, filled in by split_rows.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,17 +6,17 @@ namespace split_rows {
 
 inline constexpr int kThreads = 256;
 inline constexpr int kUnitsPerThread = 8;
-// Of one launch: its parameters may take 4 KiB.
+// Pieces per launch: the parameters of a launch may take 4 KiB.
 inline constexpr int kMostPieces = 128;
 
-// Pieces of memory that together are what lies at `whole`, in units of as many bytes as the kernel
-// moves at once. None is empty.
+// Pieces of memory that together make up the memory at `whole`, in units of as many bytes as the
+// kernel moves at once. None is empty.
 struct Pieces {
   void* whole;
   void* piece[kMostPieces];
-  long long end[kMostPieces];  // of each piece in `whole`, ascending
+  long long end[kMostPieces];  // end of each piece in `whole`, ascending
   int count;                   // at least 1
-  int joins;                   // 1: from the pieces to the whole; 0: the other way
+  int joins;                   // 1: copies the pieces to the whole; 0: the whole to the pieces
 };
 
 }  // namespace split_rows
