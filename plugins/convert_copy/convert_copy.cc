@@ -1,5 +1,5 @@
-// copy_to_device and copy_to_host: check their arguments, and copy and convert between host memory
-// and a GPU, or within host memory.
+// Implements copy_to_device and copy_to_host: checks their arguments, then copies and converts
+// between host memory and a GPU, or within host memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <deque>
 #include <opdock/kernel_names.hpp>
@@ -24,11 +24,12 @@ using Types = opdock::KernelTypes<bool, uint8_t, int32_t, int64_t, opdock::half,
 constexpr auto kConvert = OPDOCK_KERNEL_FAMILY("convert_copy::convert", Types, Types);
 constexpr int64_t kThreads = 256;
 
-// Elements that a thread of the CPU converts through its caches, and that it is worth waking for.
+// kBlock elements fit into the caches of a CPU thread; kGrain elements are worth waking a thread
+// for.
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kGrain = 32 * kBlock;
 
-// Types has them in Element's order.
+// Types lists the types in Element's order.
 Element element_of(Dtype dtype) {
   return static_cast<Element>(Types::find(dtype));
 }
@@ -43,7 +44,7 @@ void check_element(Tensor tensor, const char* name) {
       .aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
 }
 
-// Whichever of the two dtypes is smaller goes over the bus.
+// The smaller of the two dtypes goes over the bus.
 bool converts_on_gpu(Tensor on_gpu, Tensor on_host) {
   return on_host.dtype().bytes() < on_gpu.dtype().bytes();
 }
@@ -54,7 +55,7 @@ void check_copy(Tensor dst, Tensor src) {
   check(dst, "dst").same_shape_as(src, "src");
 }
 
-// Room on the GPU for what is sent in one stretch, where it is converted there.
+// Plans room on the GPU for the elements that are sent at once, where the GPU converts them.
 void plan_workspace(Plan& plan, Tensor on_gpu, Tensor on_host) {
   if (on_gpu.is_empty() || !converts_on_gpu(on_gpu, on_host)) return;
   const int64_t bytes = on_host.dtype().bytes();
@@ -78,11 +79,11 @@ void plan_to_host(Plan& plan, Tensor dst, Tensor src) {
 
 using Kernel = void (*)(Element, const void*, Element, void*, int64_t);
 
-// Some elements on their way from one place in host memory to another.
+// A range of elements to read or write, in host memory.
 struct Part {
   const Elements& elements;
   Dtype dtype;
-  int64_t begin;  // the first of them
+  int64_t begin;  // index of the first element
 };
 
 void convert_part(Kernel kernel, const Part& from, const Part& to, int64_t begin, int64_t end) {
@@ -122,7 +123,7 @@ void copy_on_cpu(Call& call, Tensor dst, Tensor src) {
 
 // -------------------------------------------------------------------------------- with a GPU
 
-// A copy between a tensor on the GPU and one in host memory, by stretches that fit into a buffer.
+// A copy between a tensor on the GPU and one in host memory, in stretches that fit into a buffer.
 class Transfer {
  public:
   Transfer(Call& call, Tensor on_gpu, Tensor on_host)
@@ -135,7 +136,7 @@ class Transfer {
         stretch_(kBufferBytes / sent_.bytes()),
         staging_(call) {}
 
-  // What is in the host's tensor has been read when this returns.
+  // The host's tensor has been read completely when this returns.
   void to_device() {
     for (int64_t begin = 0; begin < on_gpu_.numel(); begin += stretch_) {
       const int64_t count = count_from(begin);
@@ -147,7 +148,7 @@ class Transfer {
     }
   }
 
-  // While one stretch is converted the next one is on its way. Waits for both.
+  // Fetches one stretch while the host converts the previous one. Waits for all of them.
   void to_host() {
     struct Flight {
       Buffer buffer;
@@ -176,7 +177,8 @@ class Transfer {
   }
 
  private:
-  // Whoever holds a buffer does not wait for another.
+  // Waits for a buffer only when this transfer holds none: two transfers that each hold a buffer
+  // and wait for another could deadlock.
   std::optional<Buffer> take_for(bool may_wait) {
     if (may_wait) return staging_.take();
     return staging_.take_at_once();
@@ -185,8 +187,8 @@ class Transfer {
   void* gpu_at(int64_t begin) const {
     return static_cast<char*>(on_gpu_.raw()) + begin * on_gpu_.dtype().bytes();
   }
-  // Where what is sent lies on the GPU. The workspace has room for one stretch, as the stream does
-  // one after the other.
+  // Address on the GPU of the data as sent. The workspace has room for one stretch only, because
+  // the stream handles one after the other.
   void* sent_at(int64_t begin) const {
     return converts_on_gpu_ ? call_.workspace() : gpu_at(begin);
   }
@@ -198,10 +200,10 @@ class Transfer {
 
   Call& call_;
   const Tensor on_gpu_, on_host_;
-  const Elements elements_;  // the host's
+  const Elements elements_;  // of the host's tensor
   const bool converts_on_gpu_;
-  const Dtype sent_;       // what goes over the bus
-  const int64_t stretch_;  // elements of it that a buffer holds
+  const Dtype sent_;       // dtype that goes over the bus
+  const int64_t stretch_;  // number of elements of sent_ that a buffer holds
   Staging staging_;
 };
 

@@ -1,4 +1,4 @@
-// Conversions on the CPU, for one instruction set level.
+// Converts elements between dtypes on the CPU, compiled once per instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -10,7 +10,7 @@ namespace OPDOCK_SIMD_LEVEL {
 
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 
-// A byte of which any but 0 is true.
+// A byte that holds a bool: any value except 0 is true.
 struct Bool {
   uint8_t byte;
 };
@@ -33,7 +33,7 @@ void convert_all(const From* from, To* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) convert_one(from[i], &to[i]);
 }
 
-// 16-bit floats by way of float.
+// 16-bit floats are converted by way of float.
 template <class T>
 void widen(const void* from, float* to, int64_t count) {
   simd::for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
@@ -47,7 +47,7 @@ void narrow(const float* from, void* to, int64_t count) {
   });
 }
 
-// body(T{}) with the type of elements that are no 16-bit floats.
+// Calls body(T{}) with the C++ type of elements that are not 16-bit floats.
 template <class Body>
 void dispatch(Element type, const Body& body) {
   switch (type) {

@@ -1,4 +1,4 @@
-// What a thread of the CPU does: elements of one dtype to another, without gaps between them.
+// The conversion that one CPU thread does: from elements of one dtype to another, both contiguous.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

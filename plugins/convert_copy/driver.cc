@@ -9,8 +9,8 @@ namespace {
 using opdock::detail::concat;
 
 struct Names {
-  const char* cuda;  // as libcuda exports them
-  const char* hip;   // NULL: not needed there
+  const char* cuda;  // as exported by libcuda
+  const char* hip;   // NULL: HIP does not need it
 };
 constexpr Names kNames[] = {
     {"cuMemHostAlloc", "hipHostMalloc"},

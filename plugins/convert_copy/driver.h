@@ -1,4 +1,4 @@
-// The functions of a GPU's driver that the host's table does not wrap, CUDA's and HIP's alike.
+// Calls functions of a GPU driver that the host's table does not wrap, for CUDA and HIP.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,32 +14,33 @@ enum class Function {
   kEventCreate,  // (void** event, unsigned flags)
   kEventDestroy,
   kEventRecord,    // (void* event, void* stream)
-  kEventQuery,     // (void* event): 0 or kNotReady
+  kEventQuery,     // (void* event): returns 0 or kNotReady
   kEventWait,      // (void* event)
   kStreamWait,     // (void* stream)
-  kErrorName,      // CUDA: (int result, const char** name); HIP: (int result), gives the name
-  kGetContext,     // CUDA, as all below: (void** context)
-  kGetDevice,      // (int* device), the current context's
+  kErrorName,      // CUDA: (int result, const char** name); HIP: (int result), returns the name
+  kGetContext,     // CUDA only, as all that follow: (void** context)
+  kGetDevice,      // (int* device), the current context's device
   kPrimaryState,   // (int device, unsigned* flags, int* is_active)
   kPrimaryRetain,  // (void** context, int device)
   kCount
 };
 
-inline constexpr int kNotReady = 600;  // of both drivers
+inline constexpr int kNotReady = 600;  // error code of both drivers
 
 class Driver {
  public:
-  // That of the call's device, which is a GPU. Throws an Error where a function is missing.
+  // Returns the driver of the call's device, which is a GPU. Throws an Error when a function is
+  // missing.
   static const Driver& of(const opdock::Call& call);
 
-  // Calls the function with arguments of just the types that stand beside its name, and gives what
-  // the driver answers. An address on the device is a pointer to HIP and an integer of that size to
-  // CUDA: the same to both where GPUs are.
+  // Calls the function and returns the driver's result. The arguments must have exactly the types
+  // that the comment next to the function's name lists. A device address is a pointer for HIP and
+  // an integer of the same size for CUDA; both are passed alike on every platform that has GPUs.
   template <class... Args>
   int call(Function function, Args... args) const {
     return reinterpret_cast<int (*)(Args...)>(functions_[static_cast<size_t>(function)])(args...);
   }
-  // Throws an Error if that is not 0.
+  // Calls the function and throws an Error if its result is not 0.
   template <class... Args>
   void require(Function function, Args... args) const {
     if (const int result = call(function, args...)) fail(function, result);

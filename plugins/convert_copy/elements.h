@@ -1,4 +1,4 @@
-// The elements of a tensor in host memory, whatever its strides, in row-major order.
+// Visits the elements of a tensor in host memory in row-major order, for any strides.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,10 @@ namespace convert_copy {
 
 class Elements {
  public:
-  // Those of a tensor with at least one element.
+  // Describes the elements of a tensor, which has at least one.
   explicit Elements(opdock::Tensor tensor)
       : memory_(static_cast<char*>(tensor.raw())), bytes_(tensor.dtype().bytes()) {
-    // From the last dimension on; those that lie evenly spaced become one.
+    // Goes from the last dimension to the first; merges evenly spaced dimensions into one.
     for (int32_t i = tensor.ndim() - 1; i >= 0; --i) {
       const int64_t size = tensor.shape()[i], stride = tensor.strides()[i] * bytes_;
       if (size == 1) continue;
@@ -26,7 +26,7 @@ class Elements {
     }
     if (ndim_ == 0) append_one(1);
   }
-  // `count` elements of so many bytes, one behind the other.
+  // Describes `count` contiguous elements of `bytes` bytes each.
   Elements(void* memory, int64_t count, int64_t bytes)
       : memory_(static_cast<char*>(memory)), bytes_(bytes) {
     append_one(count);
@@ -43,13 +43,13 @@ class Elements {
   }
 
   char* memory_;
-  int64_t bytes_;  // of an element
+  int64_t bytes_;  // size of an element
   int32_t ndim_ = 0;
   int64_t size_[OPDOCK_MAX_NDIM];    // the innermost dimension first
   int64_t stride_[OPDOCK_MAX_NDIM];  // in bytes
 };
 
-// Goes through them from element `begin` on.
+// Walks through the elements, beginning with element `begin`.
 class Cursor {
  public:
   Cursor(const Elements& elements, int64_t begin) : of_(elements), at_(of_.memory_) {
@@ -60,21 +60,22 @@ class Cursor {
     }
   }
 
-  // The next `count` elements where they lie, if that is without gaps; else NULL.
+  // Returns the address of the next `count` elements and skips them if they are contiguous; else
+  // NULL.
   void* direct(int64_t count) {
     if (of_.stride_[0] != of_.bytes_ || of_.size_[0] - index_[0] < count) return nullptr;
     char* const here = at_;
     advance(count);
     return here;
   }
-  // Copies the next `count` elements to contiguous memory, or from there.
+  // Copies the next `count` elements to contiguous memory, or from it.
   void gather(int64_t count, void* to) { copy<true>(count, static_cast<char*>(to)); }
   void scatter(int64_t count, const void* from) {
     copy<false>(count, const_cast<char*>(static_cast<const char*>(from)));
   }
 
  private:
-  // `count` more of the innermost dimension, which has them.
+  // Skips `count` elements; the innermost dimension must have that many left.
   void advance(int64_t count) {
     at_ += count * of_.stride_[0];
     index_[0] += count;

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""copy_to_device and copy_to_host in PyTorch: what the plugin is compared with, and what stands in
-for it."""
+"""copy_to_device and copy_to_host in PyTorch: the oracle of the plugin's tests, and its
+fallback."""
 
 import torch
 
 
 def _converted(x, dtype):
-    """x.to(dtype), but for floats that an int type does not hold: its limits, and 0 of a NaN."""
+    """Returns x.to(dtype), except that floats outside an int type's range become its limits, and
+    NaN becomes 0."""
     if not x.is_floating_point() or dtype.is_floating_point or dtype == torch.bool:
         return x.to(dtype)
     limits = torch.iinfo(dtype)
     least, end = float(limits.min), float(limits.max + 1)
     x = x.to(torch.float64)
-    fits = (x > least - 1) & (x < end)  # the whole part does; of -2^63 it is the least itself
+    # The whole part fits. For int64, least - 1 rounds to least, which the last assignment sets too.
+    fits = (x > least - 1) & (x < end)
     found = torch.where(fits, x, 0).to(dtype)
     found[x >= end] = limits.max
     found[x <= least - 1] = limits.min

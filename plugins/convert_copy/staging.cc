@@ -30,12 +30,12 @@ Pinned make_pinned(const Driver& driver) {
 
 }  // namespace
 
-// Of one device. Lives until the process ends.
+// The pinned buffers of one device. Lives until the process ends.
 class Pool {
  public:
   explicit Pool(const Driver& driver) : driver_(driver) {}
 
-  // A buffer that is free now, or a new one; none where that would be one too many.
+  // Returns a free buffer or a new one; returns none when kPooled buffers are waiting for streams.
   std::optional<Pinned> take_at_once() {
     {
       const std::lock_guard lock(mutex_);
@@ -56,7 +56,7 @@ class Pool {
       std::optional<Pinned> oldest;
       {
         const std::lock_guard lock(mutex_);
-        if (idle_.empty()) continue;  // other threads were faster
+        if (idle_.empty()) continue;  // other threads took them
         oldest = idle_.front();
         idle_.pop_front();
       }
@@ -73,8 +73,8 @@ class Pool {
     idle_.push_back(pinned);
   }
 
-  // At exit: what no stream has to do with any more, if the driver still takes it. The rest goes
-  // with the process.
+  // At exit: frees the buffers that no stream uses any more, where the driver still allows it. The
+  // others are freed with the process.
   void clear() {
     const std::lock_guard lock(mutex_);
     for (const Pinned& pinned : idle_) {
@@ -83,8 +83,8 @@ class Pool {
     idle_.clear();
   }
 
-  // Whether the current context is the device's primary one, which is retained by the first call
-  // that finds it so: its memory then stays.
+  // Returns whether the current context is the device's primary one. The first call that finds a
+  // primary context retains it, so that its memory stays valid.
   bool is_primary() {
     if (!driver_.is_cuda()) return true;
     void* current = nullptr;
@@ -106,8 +106,8 @@ class Pool {
     return result == 0;
   }
 
-  // One that nobody has is not made: it cannot be the current one. Nor can one be of which the
-  // driver says nothing.
+  // Does not create a primary context where none is active, because an inactive one cannot be the
+  // current one. Neither can one whose state the driver does not report.
   void retain_primary() {
     int device = 0, is_active = 0;
     unsigned flags = 0;
@@ -118,13 +118,14 @@ class Pool {
 
   const Driver& driver_;
   std::mutex mutex_;
-  std::deque<Pinned> idle_;  // the one that was given back first is first
+  std::deque<Pinned> idle_;  // in the order in which they were given back
   void* primary_ = nullptr;
 };
 
 namespace {
 
-// All pools; never destroyed, as threads may still use them while the process ends.
+// The pools of all devices. Never destroyed, because threads may still use them while the process
+// ends.
 class Pools {
  public:
   Pool* of(const Driver& driver, opdock::Device device) {
@@ -132,7 +133,7 @@ class Pools {
     return &pools_.try_emplace({device.type, device.index}, driver).first->second;
   }
   void clear() {
-    if (owner_ != getpid()) return;  // a forked child
+    if (owner_ != getpid()) return;  // this is a forked child
     const std::lock_guard lock(mutex_);
     for (auto& [device, pool] : pools_) pool.clear();
   }
@@ -146,7 +147,7 @@ class Pools {
 Pools& pools() {
   struct AtExit {
     Pools& all;
-    // Before the driver's own end: it was initialised earlier.
+    // Runs before the driver's own exit handler, because the driver was initialised earlier.
     ~AtExit() { all.clear(); }
   };
   static const AtExit at_exit{*new Pools};
@@ -175,7 +176,7 @@ void Buffer::copied(Function function, void* to, const void* from, int64_t bytes
   pinned_.is_pending = true;
   const int result = driver_->call(Function::kEventRecord, pinned_.event, stream_);
   if (result == 0) return;
-  // Only the stream's end shows now when the copy is done.
+  // Without the event, only waiting for the whole stream shows that the copy is done.
   driver_->call(Function::kStreamWait, stream_);
   pinned_.is_pending = false;
   driver_->fail(Function::kEventRecord, result);

@@ -1,12 +1,11 @@
-// Pinned host memory through which copies between the host and a GPU go. The drivers copy from
-// there and to there by themselves, while the host and the stream go on.
+// Pinned host memory through which copies between the host and a GPU go. The driver copies to and
+// from it asynchronously, while the host and the stream go on.
 //
-// Each device has a pool of buffers that calls share, on any threads. A buffer that a stream is
-// still to read or write is not taken before its event says that this is done. Where kPooled
-// buffers wait for streams, the next one is waited for; while there are fewer, or other calls hold
-// them, one more is made. They are kept until the process ends, and then given back as far as
-// nothing is to be waited for. A forked child, for which the driver is of no use, leaves them
-// alone.
+// Each device has a pool of buffers that calls share, on any thread. A buffer that a stream has yet
+// to read or write is not reused before its event has completed. When kPooled buffers are waiting
+// for streams, a call waits for the oldest; while there are fewer, or other calls hold them, one
+// more is allocated. Buffers are kept until the process ends and are then freed, except those that
+// would have to be waited for. A forked child, where the driver is unusable, leaves them untouched.
 //
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -25,10 +24,10 @@ class Pool;
 struct Pinned {
   void* memory = nullptr;
   void* event = nullptr;
-  bool is_pending = false;  // the event has been recorded, and was not yet seen to have come
+  bool is_pending = false;  // the event has been recorded and has not been seen to complete
 };
 
-// A buffer that a call holds; goes back to the pool with it. Moves.
+// A buffer that a call holds; its destructor returns it to the pool. Movable.
 class Buffer {
  public:
   Buffer(const Driver& driver, Pool* pool, void* stream, Pinned pinned)
@@ -41,37 +40,37 @@ class Buffer {
   ~Buffer();
 
   void* memory() const { return pinned_.memory; }
-  // Enqueue a copy of so many bytes on the call's stream.
+  // Enqueue a copy of `bytes` bytes on the call's stream.
   void to_device(void* to, int64_t bytes);
   void from_device(const void* from, int64_t bytes);
-  // Waits for that copy.
+  // Waits for the copy that was enqueued last.
   void wait();
 
  private:
   void copied(Function function, void* to, const void* from, int64_t bytes);
 
   const Driver* driver_;
-  Pool* pool_;  // NULL: the buffer is of this call alone
+  Pool* pool_;  // NULL: the buffer belongs to this call only
   void* stream_;
   Pinned pinned_;
 };
 
-// A call's way to buffers. The stream's context is current.
+// Hands buffers to a call. The stream's context must be current.
 class Staging {
  public:
   explicit Staging(const opdock::Call& call);
-  // May wait for the device.
+  // Returns a buffer. May wait for the device.
   Buffer take();
-  // None where that would wait.
+  // Returns a buffer, or none where that would have to wait.
   std::optional<Buffer> take_at_once();
 
  private:
   Buffer hold(Pinned pinned) { return Buffer(driver_, pool_, stream_, pinned); }
 
   const Driver& driver_;
-  // Of the device; NULL on a stream whose context is not the device's primary one: memory and
-  // events go when their context does, so such a call makes its own, and waits for the stream at
-  // its end.
+  // The device's pool. NULL on a stream whose context is not the device's primary one: memory and
+  // events are destroyed with their context, so such a call makes its own and waits for the stream
+  // at its end.
   Pool* pool_;
   void* stream_;
 };

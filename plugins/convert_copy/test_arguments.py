@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What copy_to_device and copy_to_host refuse."""
+"""Arguments that copy_to_device and copy_to_host refuse."""
 
 import numpy
 import pytest

@@ -1,4 +1,4 @@
-// Conversions on the CPU, at each instruction set level, against their definition.
+// Tests conversions on the CPU, at each instruction set level, against their definition.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace opdock_test::convert_copy_plugin {
 namespace {
 
-// Enough to take every lane of a vector and what is left behind it.
+// Enough to take every lane of a vector and a remainder.
 constexpr int64_t kCount = 3 * 64 + 5;
 
 template <class T>
@@ -21,7 +21,7 @@ constexpr bool is_half_width =
 template <class T>
 constexpr bool is_floating = is_half_width<T> || std::is_floating_point_v<T>;
 
-// What conversions treat differently, at another place for each `first`.
+// Returns numbers that conversions treat differently; each `first` begins at another one.
 template <class T>
 std::vector<T> numbers(int64_t first) {
   const double some[] = {0,         -0.0,    0.99,     -0.99,      1.5,        2.5,    -7,
@@ -46,7 +46,7 @@ std::vector<T> numbers(int64_t first) {
   return all;
 }
 
-// long double holds the numbers of every type.
+// long double holds the numbers of every type exactly.
 template <class To>
 To definition(long double value) {
   if constexpr (std::is_same_v<To, bool>) {

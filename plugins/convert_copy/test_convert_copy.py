@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""copy_to_device and copy_to_host through the Python package: between the CPU and every device, and
-on the CPU alone, bit by bit what PyTorch's Tensor.to() and the limits of int types give."""
+"""Tests copy_to_device and copy_to_host through the Python package, between the CPU and every
+device, and within the CPU. Results must equal those of PyTorch's Tensor.to() bit by bit; outside an
+int type's range, its limits."""
 
 import itertools
 import math
@@ -15,7 +16,7 @@ from opdock.testing import move, to_cpu
 to_device, to_host = opdock.ops.copy_to_device, opdock.ops.copy_to_host
 NAMES = ["float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8", "bool"]
 DTYPES = [getattr(torch, name) for name in NAMES]
-BUFFER = 2 << 20  # bytes of a pinned buffer
+BUFFER = 2 << 20  # size of a pinned buffer
 
 FLOATS = [
     0.0,
@@ -46,7 +47,8 @@ INTS += [2**40 + 2**16, 2**40 + 2**16 + 1, 2**63 - 1, 2**63 - 512, 2**63 - 513]
 
 
 def numbers(dtype, count=None, seed=0):
-    """Numbers of the dtype that conversions treat differently; `count` of them, repeated."""
+    """Returns numbers of the dtype that conversions treat differently; `count` random ones if
+    given."""
     if dtype.is_floating_point:
         some = torch.tensor([s * x for x in FLOATS for s in (1, -1)], dtype=torch.float64).to(dtype)
     elif dtype == torch.bool:
@@ -62,7 +64,7 @@ def numbers(dtype, count=None, seed=0):
 
 
 def bits(x):
-    """What is compared: of a NaN only that it is one."""
+    """Returns the bits to compare; every NaN has the same ones."""
     x = torch.where(x.isnan(), 0, x) if x.is_floating_point() else x
     return x.contiguous().view(-1).view(torch.uint8)
 
@@ -89,14 +91,14 @@ def wanted_of(reference, src, dtype):
 
 
 def there(device, dtype, src):
-    """src copied to the device as `dtype`, and back to the CPU in another way."""
+    """Copies src to the device as `dtype`, and back to the CPU by other means."""
     dst = move(garbage(src.shape, dtype), device)
     assert to_device(dst, src) is None
     return to_cpu(dst)
 
 
 def back(device, dtype, src):
-    """The same of src that is on the device already."""
+    """Copies src, moved to the device by other means, back to the CPU as `dtype`."""
     dst = garbage(src.shape, dtype)
     assert to_host(dst, move(src, device)) is None
     return dst
@@ -117,7 +119,8 @@ def test_all_pairs_of_dtypes(reference, device, way, from_, to):
     "from_, to", list(itertools.permutations([x for x in NAMES if x[0] != "b"], 2))
 )
 def test_numpy_says_the_same_of_what_fits(device, from_, to):
-    """NumPy, which rounds a float64 to a float16 at once: of these numbers both give the same."""
+    """NumPy rounds a float64 to a float16 in one step, but for these numbers both give the same
+    result."""
     src = numpy.array([0, 1, 2, 3, 100, 127, 200, 255]).astype(from_)
     if from_.startswith("float"):
         src = src + numpy.array([0, 0.25, 0.5, 0.75] * 2).astype(from_)
@@ -163,8 +166,8 @@ def test_shapes(reference, device, way, shape):
     assert_same(way(device, torch.float32, src), wanted_of(reference, src, torch.float32))
 
 
-# Stretches that take one buffer and several: of the same dtype, converted by the CPU, and by the
-# GPU, which is given the smaller dtype.
+# Lengths that need one buffer and several: without a conversion, converted by the CPU, and
+# converted by the GPU, which receives the smaller dtype.
 LONG = [("uint8", "uint8", 2 * BUFFER + 3), ("float64", "float64", BUFFER // 8)]
 LONG += [("float64", "float32", BUFFER // 4 + 1), ("int32", "float32", BUFFER + 7)]
 
@@ -191,7 +194,7 @@ def test_more_than_all_buffers(device, way):
 
 
 def views(dtype):
-    """Tensors of the CPU with other strides than contiguous ones."""
+    """Yields CPU tensors that are not contiguous."""
     base = numbers(dtype, 6000, 1)
     yield base[:5000].view(50, 100).t()
     yield base[:5000:3]
@@ -217,7 +220,7 @@ def test_strides_on_the_host(reference, device, name):
 
 @pytest.mark.parametrize("length", [1023, 1024, 1500, 2049])
 def test_long_rows_with_gaps(reference, device, length):
-    """Longer than what a thread of the CPU converts at once."""
+    """Rows longer than what a CPU thread converts at once."""
     src = numbers(torch.float32, 5 * 2100).view(5, 2100)[:, 7 : 7 + length]
     assert_same(there(device, torch.float16, src), wanted_of(reference, src, torch.float16))
     dst = torch.ones(5, 2100, dtype=torch.float64)[:, 3 : 3 + length]
@@ -245,7 +248,7 @@ def test_numpy_arrays_with_negative_strides(device):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strides_on_the_cpu_alone(reference, name):
-    """There both may have any."""
+    """On the CPU both tensors may have any strides."""
     dtype = getattr(torch, name)
     for src, dst in itertools.product(views(dtype), views(torch.float32)):
         if src.shape == dst.shape:

@@ -8,7 +8,7 @@ static const ExamplesOf convert_copy_examples([](Examples& examples) {
                      half = examples.array({4, 6}, {}, Type::kFloat16),
                      misaligned = examples.misaligned({4, 6});
   for (const char* op : {"copy_to_device", "copy_to_host"}) {
-    // Converted by the CPU and by the GPU.
+    // The CPU converts in one case, the GPU in the other.
     for (const Type type : {Type::kFloat16, Type::kFloat64}) {
       Array* const dst = examples.output({4, 6}, {}, type);
       const bool is_larger = type == Type::kFloat64;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between host memory and a GPU: in the stream's order, on several threads, where the driver
-fails, in a forked child. On streams that are held back: tests/softgpu/ops/convert_copy_test.cc."""
+"""Tests copies between host memory and a GPU: stream order, several threads, driver failures and
+forked children. tests/softgpu/ops/convert_copy_test.cc tests them on streams that are held back."""
 
 import json
 import os
@@ -16,20 +16,20 @@ from opdock._author.on_device import is_soft
 from opdock.testing import move
 
 to_device, to_host = opdock.ops.copy_to_device, opdock.ops.copy_to_host
-BUFFER = 2 << 20  # bytes of a pinned buffer
-POOLED = 8  # buffers that may wait for streams
+BUFFER = 2 << 20  # size of a pinned buffer
+POOLED = 8  # number of buffers that may wait for streams
 
 
 @pytest.fixture
 def gpu(device):
-    """The device if it is a GPU, and a software one where opdock._author.driver drives it."""
+    """Returns the device if it is a GPU, also a software GPU driven by opdock._author.driver."""
     if device == "cpu":
         pytest.skip("only copies to and from a GPU are staged")
     return device
 
 
 def in_a_thread(work):
-    """Runs work() on a thread; gives a function that waits for it, and fails if it failed."""
+    """Runs work() on a thread; returns a function that waits for it, and fails if it failed."""
     failed = []
 
     def run():
@@ -49,7 +49,7 @@ def in_a_thread(work):
 
 
 def test_in_the_streams_order(gpu):
-    """What comes between two copies sees the first one's numbers."""
+    """An op between two copies sees the numbers of the first one."""
     first, second = torch.arange(600.0).view(200, 3), -torch.arange(600.0).view(200, 3)
     x = move(torch.zeros(200, 3), gpu)
     to_device(x, first)
@@ -62,7 +62,7 @@ def test_in_the_streams_order(gpu):
 
 
 def test_threads(gpu):
-    """Each with copies of several buffers, there and back."""
+    """Each thread makes copies of several buffers, to the GPU and back."""
 
     def work(seed):
         generator = torch.Generator().manual_seed(seed)
@@ -81,7 +81,7 @@ def test_threads(gpu):
         join()
 
 
-# ---- in processes of their own, as a driver reads its configuration once
+# ---- in separate processes, as a driver reads its configuration once
 
 PROLOGUE = """
 import os, sys
@@ -107,8 +107,9 @@ def error(call):
 
 @pytest.fixture
 def program(gpu, tmp_path):
-    """program(text, failures=…): what a Python program prints, on a software GPU that fails so, and
-    the sizes of the pinned memory that it took and that it gave back."""
+    """Returns program(text, failures=…), which runs a Python program on a software GPU with these
+    failures. It returns the program's output, and the sizes of the pinned memory that it allocated
+    and freed."""
     if not is_soft():
         pytest.skip("a program of its own sets up a software GPU")
 
@@ -144,7 +145,7 @@ def test_buffers_are_used_again_and_freed_at_exit(program):
 
 
 def test_a_forked_child_leaves_the_buffers_alone(program, gpu):
-    """It ends as any process, copies on the CPU, and is refused the GPU."""
+    """The child ends as any process does, copies on the CPU, and is refused the GPU."""
     frees = [
         name(gpu, "cuMemFreeHost", "hipHostFree"),
         name(gpu, "cuEventDestroy_v2", "hipEventDestroy"),
@@ -172,7 +173,8 @@ os._exit(0)  # its own end would free them
 
 
 def test_failures_of_the_driver_are_told_and_leave_nothing_behind(program, gpu):
-    """Each strikes once: an allocation, an event, a copy, and what tells when it is done."""
+    """Each failure strikes once: an allocation, an event, a copy, and the wait for its
+    completion."""
     calls = [
         name(gpu, "cuMemHostAlloc", "hipHostMalloc"),
         name(gpu, "cuEventCreate", "hipEventCreateWithFlags"),
@@ -191,13 +193,14 @@ def test_failures_of_the_driver_are_told_and_leave_nothing_behind(program, gpu):
 
 
 def test_a_context_that_is_not_the_primary_one(program, gpu):
-    """One of which the driver says nothing is treated so: each call's buffers are its own."""
+    """A primary context whose state the driver does not report is treated as not current: each call
+    allocates its own buffers."""
     if gpu != "cuda":
         pytest.skip("HIP has no contexts")
     failures = [{"function": "cuDevicePrimaryCtxGetState", "error": 801}]
     out, taken, given_back = program("for _ in range(5): print(error(round_trip))", failures)
     assert out == "None\n" * 5
-    assert len(taken) == 5 * 4 and len(given_back) == len(taken)  # two in each direction
+    assert len(taken) == 5 * 4 and len(given_back) == len(taken)  # two buffers in each direction
 
 
 # ---- on a GPU that torch reaches
@@ -212,12 +215,12 @@ def test_on_torchs_streams(cuda):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(100_000_000)
-        dst += 1  # before the copy overwrites it
+        dst += 1  # runs before the copy overwrites dst
         to_device(dst, src)
         kept = src.clone()
         src.zero_()
         doubled = dst * 2
-        to_host(back, doubled)  # waits for all of that
+        to_host(back, doubled)  # waits for all of the above
     assert stream.query() and torch.equal(back, kept.double() * 2)
 
 

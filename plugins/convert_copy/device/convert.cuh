@@ -1,4 +1,4 @@
-// Numbers of one type to another, element by element.
+// GPU kernel that converts elements from one dtype to another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 namespace convert_copy {
 
 using namespace opdock;
-using opdock::half;  // named, it wins over hipRTC's own
+using opdock::half;  // this declaration wins over hipRTC's own half
 
-// An element as what it is converted from: 16-bit floats by way of float, and of a bool's byte any
-// but 0 is true.
+// Reads an element as the type that it is converted from: 16-bit floats by way of float, and for a
+// bool any byte except 0 is true.
 template <class T>
 OPDOCK_DEVICE T read(const T* from) {
   return *from;
@@ -59,7 +59,7 @@ struct Converted<bfloat16> {
   }
 };
 
-// An element a thread at a time: what comes from or goes to the host is slower than that.
+// A thread handles one element at a time: the transfer from or to the host is slower than that.
 template <class From, class To>
 OPDOCK_KERNEL(256)
 convert(const From* from, To* to, int64_t count) {

@@ -1,4 +1,4 @@
-// What float numbers become as ints, on the GPU and on the CPU.
+// Conversion of floating-point numbers to integers, shared by the GPU and the CPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,8 +20,8 @@ struct Range {
   static constexpr T kLeast = kIsSigned ? T(-kMost - 1) : T(0);
 };
 
-// The whole part; beyond the type's range its smallest or largest number; of a NaN 0. Without
-// branches, so that a compiler for CPUs makes vectors of it.
+// Returns the whole part; outside the type's range its smallest or largest number; for a NaN 0. It
+// has no branches, so that CPU compilers vectorise it.
 template <class T, class F>
 OPDOCK_HOST_DEVICE T whole_part(F value) {
   constexpr F kLow = static_cast<F>(Range<T>::kLeast);
