@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax and log_softmax beside PyTorch, on every device: opdock bench plugins/softmax"""
+"""Compares softmax and log_softmax with PyTorch on every device: opdock bench plugins/softmax"""
 
 import torch
 
@@ -8,7 +8,8 @@ from opdock.testing import bench, devices
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     yield "softmax", "opdock", 2, lambda: opdock.ops.softmax(x)
     yield "softmax", "torch", 2, lambda: torch.softmax(x, -1)
     yield "log_softmax", "opdock", 2, lambda: opdock.ops.log_softmax(x)
@@ -19,7 +20,8 @@ def candidates(x):
 
 
 def backward(x):
-    """{op: {whose: function}} of the gradients; PyTorch's autograd calls the same kernels."""
+    """Returns {op: {whose: function}} for the gradients; PyTorch's autograd calls the same
+    kernels."""
     grad, found = torch.randn_like(x), {}
     for op in ("softmax", "log_softmax"):
         result = getattr(torch, op)(x, -1)
@@ -35,7 +37,7 @@ ATTENTION = [(8, 32, 1024, 1024), (32, 16, 512, 512), (1, 32, 2048, 2048)]
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x)."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function}, x)."""
     for shape in ATTENTION:
         x = torch.randn(shape, device="cuda", dtype=dtype)
         later = torch.full(shape[-2:], float("-inf"), device="cuda", dtype=dtype).triu(1)
@@ -50,20 +52,21 @@ def extra_cases(dtype):
             "torch": lambda x=x, later=later: torch.softmax(x * 0.125 + later, -1),
             "torch, no mask": lambda x=x: torch.softmax(hidden_by_places(x * 0.125), -1),
         }
-        # What is masked need not be read, but is written.
+        # Masked elements need not be read, but are written.
         read = size * (length + 1) / (2 * length)
         yield "softmax", f"{name} causal", read + size, functions, x
 
 
 def hidden_by_places(scores):
-    """Scores in which queries see no later key: by their places, without a mask in memory once it
-    is compiled."""
+    """Returns scores in which queries see no later key. The mask is computed from the positions, so
+    that it needs no memory once it is compiled."""
     queries, keys = (torch.arange(n, device=scores.device) for n in scores.shape[-2:])
     return torch.where(queries[:, None] >= keys, scores, float("-inf"))
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function). Of four dimensions: attention."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function). A shape of four dimensions
+    means attention."""
     x = torch.randn(shape).to(dtype)
     softmax, log_softmax = opdock.ops.softmax, opdock.ops.log_softmax
     if len(shape) == 2:
@@ -75,7 +78,7 @@ def cpu_candidates(shape, dtype):
             yield op, "opdock", functions["opdock"]
             yield op, "torch", functions["torch"]
         return
-    # A batch in which each sequence is padded, and queries that see no later key.
+    # A batch in which each sequence is padded, and a causal mask.
     padding = torch.zeros(shape[0], 1, 1, shape[-1], dtype=dtype)
     padding[..., -shape[-1] // 8 :] = float("-inf")
     later = torch.full(shape[-2:], float("-inf")).triu(1).to(dtype)

@@ -1,4 +1,5 @@
-// softmax and log_softmax: check their arguments and hand the rows to the CPU or GPU kernels.
+// Implements softmax and log_softmax: checks their arguments and hands the rows to the CPU or GPU
+// kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <opdock/row_op.hpp>
@@ -39,7 +40,7 @@ constexpr opdock::RowKernels kMasked = {
     OPDOCK_KERNEL_FAMILY("softmax::masked::block_rows", RowTypes, KernelNumbers<2>,
                          KernelNumbers<1>),
     OPDOCK_KERNEL_FAMILY("softmax::masked::long_rows", RowTypes)};
-// Of whole, aligned vectors, those of the mask too.
+// For rows of whole, aligned vectors, in the mask too.
 constexpr opdock::RowKernels kMaskedVectors = {
     2, opdock::kHeavyRows,
     OPDOCK_KERNEL_FAMILY("softmax::masked_vectors::narrow_rows", RowTypes, KernelNumbers<2>,
@@ -48,7 +49,8 @@ constexpr opdock::RowKernels kMaskedVectors = {
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 
-// Whether a launch of softmax with a mask can take these; rows may lie in any way.
+// Returns whether kMaskedVectors can handle these rows. It computes softmax with a mask; the rows
+// may be at any distance from each other.
 bool takes_vectors(const Params& p, int64_t bytes) {
   if (p.log || p.mask == nullptr || p.mask_step == 0 || p.length * bytes % 16 != 0) return false;
   const void* const data[] = {p.x, p.mask, p.out};
@@ -78,7 +80,7 @@ void plan(Plan& plan, Tensor x, double, std::optional<Tensor> mask, bool causal)
   plan.output(x.like());
 }
 
-// The output may be x itself; otherwise it shares no memory with an argument.
+// Checks the output, which may be x itself; otherwise it shares no memory with an argument.
 void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
   opdock::check_rows(out, "output 0");
   check(out, "output 0").in_place_or_apart_from(x, "x");
@@ -108,7 +110,7 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
     if (takes_vectors(params, bytes) &&
         opdock::try_launch_rows(call, kMaskedVectors, x.dtype(), opdock::RowFit::kPlain, &params))
       return;
-    // The mask is read by elements where that takes it.
+    // The mask is read element by element where its alignment requires that.
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, bytes,
                                               {params.x, nullptr, params.out}, {nullptr});
     const auto launch = [&](const auto& kernels) {

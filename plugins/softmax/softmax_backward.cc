@@ -1,4 +1,5 @@
-// The gradients of softmax and log_softmax: check their arguments and hand the rows to the kernels.
+// Implements the gradients of softmax and log_softmax: checks their arguments and hands the rows to
+// the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <opdock/row_op.hpp>
 
@@ -30,7 +31,7 @@ constexpr opdock::RowKernels kWhole = {
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 
-// Whether the gradient was expanded along its rows, as sum().backward() passes it.
+// Returns whether the gradient is expanded along its rows, as sum().backward() passes it.
 bool is_spread(Tensor grad) {
   return grad.size(-1) > 1 && grad.stride(-1) == 0;
 }

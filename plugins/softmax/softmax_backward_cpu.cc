@@ -1,4 +1,4 @@
-// The gradients of softmax and log_softmax of rows begin … end-1 on the CPU, for one instruction
+// The gradients of softmax and log_softmax for rows begin … end-1 on the CPU, for one instruction
 // set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
@@ -15,20 +15,21 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// What log_softmax gives for what is masked.
+// Returns vectors of -inf, the result of log_softmax for masked elements.
 template <class D>
 HWY_INLINE hn::VFromD<D> masked(D d) {
   return hn::Set(d, static_cast<hn::TFromD<D>>(-HUGE_VAL));
 }
 
-// Where a row's element i is; of a gradient that is one element for the row, enough copies of that.
+// Returns the address of a row's element i. For a gradient with one element per row that is an
+// array of kCopies copies of the element.
 template <class H, class T>
 HWY_INLINE const T* at(const T* grad, int64_t i) {
   return H::kSpread ? grad : grad + i;
 }
-constexpr int64_t kCopies = 256;  // elements of more than any vector
+constexpr int64_t kCopies = 256;  // more elements than any vector has
 
-// Of grad * result, or for the logarithm, of grad; over the n elements of a row.
+// Returns the sum of grad * result, or for log_softmax of grad, over the n elements of a row.
 template <class C, class H, class T>
 HWY_INLINE double sum_of_row(const T* grad, const T* result, int64_t n) {
   double sum = 0;
@@ -56,19 +57,20 @@ struct BackwardRow {
   int64_t n;
 };
 
-// What of the next row is done before a row is written. Of short ones the sum is taken, for which
-// none then waits; others are asked for, as far as two rows are in the first cache together.
+// What is done for the next row before a row is written. kSum takes the next row's sum, so that
+// short rows do not wait for theirs. kAsk prefetches the next row, where two rows fit into the
+// first-level cache together.
 enum class Next { kSum, kAsk, kNothing };
 
-// kScale: there may be another scale than 1. kSpread: a row's gradient is one element.
+// kScale: the scale may differ from 1. kSpread: a row's gradient is one element.
 template <bool Log, Next Before, bool Scale, bool Spread = false>
 struct How {
   static constexpr bool kLog = Log, kScale = Scale, kSpread = Spread;
   static constexpr Next kNext = Before;
 };
 
-// Elements begin … end - 1. sum: of the row. The next row lies to_grad and to_result elements
-// behind.
+// Writes elements begin … end - 1. `sum` is the row's sum. The next row lies to_grad and to_result
+// elements behind this one.
 template <class H, class T, class C>
 HWY_INLINE void write_part(BackwardRow<T> row, int64_t begin, int64_t end, C sum, C scale,
                            int64_t to_grad, int64_t to_result) {
@@ -86,7 +88,8 @@ HWY_INLINE void write_part(BackwardRow<T> row, int64_t begin, int64_t end, C sum
       const auto share = hn::Mul(simd::exp_times(d, y), hn::Set(d, sum));
       slope = hn::IfThenZeroElse(hn::Eq(y, masked(d)), hn::Sub(g, share));
     } else {
-      slope = hn::MulSub(y, g, hn::Mul(y, hn::Set(d, sum)));  // rounds less than y * (g - sum)
+      slope =
+          hn::MulSub(y, g, hn::Mul(y, hn::Set(d, sum)));  // rounds less often than y * (g - sum)
     }
     if constexpr (H::kScale) slope = hn::Mul(slope, hn::Set(d, scale));
     vector.store(slope, out + i);
@@ -100,7 +103,7 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
   const int64_t length = p.length, queries = p.causal ? p.queries : 0;
   const C scale = static_cast<C>(job.scale);
   simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
-  // Copies of this row's gradient, and of the next row's.
+  // Copies of this row's gradient and of the next row's.
   [[maybe_unused]] T copies[2][H::kSpread ? kCopies : 1];
   const auto take = [&](int64_t r) HWY_ATTR {
     const int64_t visible = queries > 0 ? r % queries + 1 + length - queries : length;
@@ -127,7 +130,8 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
       if (!last) sum = sum_of(next);
     }
     if constexpr (H::kNext == Next::kNothing) {
-      // The last elements first: they were just read, and may be all that is still in a cache.
+      // Begins with the last elements: they were read last, and may be the only ones still in a
+      // cache.
       constexpr int64_t kPart = simd::kRowBlock<C> / 4;
       for (int64_t to = row.n; to > 0;) {
         const int64_t from = (to - 1) / kPart * kPart;
@@ -161,7 +165,7 @@ void backward_of(const BackwardJob& job, int64_t begin, int64_t end) {
   const int64_t bytes = job.params.length * static_cast<int64_t>(sizeof(T));
   if (bytes < (sizeof(T) == 2 ? 2048 : 1024))
     return backward_by<Log, Next::kSum, T>(job, begin, end);
-  // To ask early for what is in memory, and not in a cache, made a pass a fifth slower (Zen 5).
+  // Prefetching rows that are in memory, and not in a cache, made a pass a fifth slower (Zen 5).
   const bool in_cache = 3 * bytes * job.params.rows.count <= (INT64_C(8) << 20);
   if (bytes <= 4096 && in_cache) return backward_by<Log, Next::kAsk, T>(job, begin, end);
   backward_by<Log, Next::kNothing, T>(job, begin, end);

@@ -1,4 +1,4 @@
-// Softmax and its logarithm of rows begin … end-1 on the CPU, for one instruction set level.
+// Softmax and log-softmax of rows begin … end-1 on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -15,8 +15,8 @@ namespace hn = simd::hn;
 template <class C>
 constexpr C kNegativeInfinity = static_cast<C>(-HUGE_VAL);
 
-// Scaled and masked scores of one row, as vectors: x * scale + mask. A mask of one element for the
-// whole row, or none, is `shift`.
+// Scaled and masked scores of one row, as vectors: x * scale + mask. `shift` holds a mask with one
+// element for the whole row, and 0 without a mask.
 template <class T, bool IsMasked>
 struct Scores {
   using C = typename simd::Compute<T>::type;
@@ -24,7 +24,7 @@ struct Scores {
   const T* mask;
   C scale, shift;
 
-  // Those from element i on, less `most`.
+  // Returns the scores from element i on, minus `most`.
   template <class Vector>
   HWY_INLINE typename Vector::V at(Vector vector, int64_t i, C most) const {
     const typename Vector::D d;
@@ -35,14 +35,14 @@ struct Scores {
   }
 };
 
-// What a row is divided by, or what is subtracted from its scores.
+// A row's maximum and sum: softmax divides by the sum, log_softmax subtracts its logarithm.
 template <class C>
 struct Total {
-  C most;      // of the scores; 0 if none is finite
-  double sum;  // of e^(score - most); 0 if all scores are -inf, NaN if one is NaN or +inf
+  C most;      // largest score; 0 if none is finite
+  double sum;  // sum of e^(score - most); 0 if all scores are -inf, NaN if one is NaN or +inf
 };
 
-// Of `count` scores from `begin` on, at most a block.
+// Returns the largest of `count` scores from `begin` on, at most a block.
 template <class C, class Scores>
 HWY_INLINE C maximum(const Scores& scores, int64_t begin, int64_t count) {
   simd::RowMaximum<C> of;
@@ -52,8 +52,9 @@ HWY_INLINE C maximum(const Scores& scores, int64_t begin, int64_t count) {
   return of.total();
 }
 
-// The sum of e^(score - most), where most is the largest of this block's scores or of more, and
-// those, times kExpFactor, in kept, if it is not null. If all scores are -inf, 0 or NaN.
+// Returns the sum of e^(score - most), where `most` is at least the largest of these scores. Stores
+// the terms, times kExpFactor, in `kept` if it is not null. If `most` is -inf, the sum is NaN where
+// a score is NaN, and else 0.
 template <class C, class Scores>
 HWY_INLINE double exponentials(const Scores& scores, int64_t begin, int64_t count, C most,
                                C* kept) {
@@ -77,7 +78,7 @@ HWY_INLINE double exponentials(const Scores& scores, int64_t begin, int64_t coun
   return most > kNegativeInfinity<C> || sum != sum ? sum : 0;
 }
 
-// Of the scores of a row longer than a block.
+// Returns the Total of a row longer than a block.
 template <class C, class Scores>
 Total<C> total(const Scores& scores, int64_t n) {
   C most = kNegativeInfinity<C>;
@@ -94,7 +95,7 @@ Total<C> total(const Scores& scores, int64_t n) {
   return {most > kNegativeInfinity<C> ? most : C{0}, sum};
 }
 
-// Where elements have no part in it, from n on.
+// Sets the n elements at `out`, which are masked, to `value`.
 template <class C, class T>
 void fill(T* out, int64_t n, C value) {
   simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
@@ -109,7 +110,7 @@ struct Row {
   Scores<T, IsMasked> scores;
   T* out;
   int64_t n;
-  C* kept;  // exponentials, times kExpFactor, with room for whole vectors; null: not kept
+  C* kept;  // exponentials times kExpFactor, with room for whole vectors; null: not kept
   Total<C> of;
 };
 
@@ -120,7 +121,8 @@ void finish(const Row<T, IsMasked>& row, int64_t length) {
       row.of.sum == 0 ? 0 : 1 / row.of.sum / static_cast<double>(simd::kExpFactor<C>);
   const C factor = static_cast<C>(exact),
           rest = static_cast<C>(exact - static_cast<double>(factor));
-  // e * factor, rounded once for elements as wide as the factor.
+  // Returns e * factor; for elements as wide as the factor, `rest` compensates the factor's
+  // rounding.
   const auto part = [&](auto d, auto e) HWY_ATTR {
     if constexpr (sizeof(T) == sizeof(C))
       return hn::MulAdd(e, hn::Set(d, factor), hn::Mul(e, hn::Set(d, rest)));
@@ -140,14 +142,15 @@ void finish(const Row<T, IsMasked>& row, int64_t length) {
     });
   }
   if (row.n < length)
-    fill<C>(row.out + row.n, length - row.n, factor * 0);  // NaN where the others are
+    fill<C>(row.out + row.n, length - row.n, factor * 0);  // NaN where the other elements are
 }
 
-// As finish(), of the logarithm.
+// Does for log_softmax what finish() does for softmax.
 template <class T, bool IsMasked>
 void finish_log(const Row<T, IsMasked>& row, int64_t length) {
   using C = typename simd::Compute<T>::type;
-  // In two parts: rounded to one, it would be off by as much as a result is, and in the whole row.
+  // The logarithm is held in two parts: rounded to one, it would add an error as large as a
+  // result's own rounding, to the whole row.
   const double log_sum = row.of.sum == 0 ? 0 : __builtin_log(row.of.sum);
   const C high = static_cast<C>(log_sum), low = static_cast<C>(log_sum - static_cast<double>(high));
   simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
@@ -159,7 +162,7 @@ void finish_log(const Row<T, IsMasked>& row, int64_t length) {
     fill<C>(row.out + row.n, length - row.n, high == high ? kNegativeInfinity<C> : high);
 }
 
-// Row r, where the cursor is, not yet computed.
+// Returns row r, at which the cursor stands, before its computation.
 template <class T, bool IsMasked, class Cursor>
 Row<T, IsMasked> take(const Job& job, const Cursor& cursor, int64_t r) {
   using C = typename simd::Compute<T>::type;
@@ -179,7 +182,8 @@ Row<T, IsMasked> take(const Job& job, const Cursor& cursor, int64_t r) {
           {0, 0}};
 }
 
-// Short rows go through the passes together, so that none waits for the result of the one before.
+// This many short rows go through each pass together, so that no row waits for the previous one's
+// result.
 constexpr int kTogether = 4;
 
 template <class T, bool IsMasked>
@@ -199,7 +203,7 @@ void rows(const Job& job, int64_t begin, int64_t end) {
     }
     return;
   }
-  // Room for whole vectors, for each of the rows that go together.
+  // Each of these rows has room for whole vectors.
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(simd::FullTag<C>()));
   alignas(64) C buffer[simd::kRowBlock<C> + kTogether * kLanes];
   const int64_t room = (p.length + kLanes - 1) / kLanes * kLanes;

@@ -1,4 +1,4 @@
-// Softmax and its gradient on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of softmax and its gradient, and the jobs that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ namespace softmax {
 
 struct Job {
   opdock_dtype dtype;  // float32, float16, bfloat16 or float64
-  double scale;        // what is used, not params.scale
+  double scale;        // the scale to use, instead of params.scale
   Params params;
 };
 

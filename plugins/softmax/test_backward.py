@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradients of softmax and log_softmax on every device, against PyTorch's in float64."""
+"""Tests the gradients of softmax and log_softmax on every device, against PyTorch's in float64."""
 
 import functools
 
@@ -10,8 +10,8 @@ import torch
 import opdock
 from opdock.testing import on
 
-# Of the sum's and the differences' roundings, relative to the terms' magnitudes; on a GPU the
-# exponential's own error comes with it.
+# Bound of the rounding errors of the sum and the differences, relative to the terms' magnitudes; on
+# a GPU it includes the exponential's own error.
 COMPUTED = 8 * 2.0**-24
 
 OPS = ("softmax", "log_softmax")
@@ -19,14 +19,14 @@ random = functools.partial(row_cases.random, deviation=1.5)
 
 
 def theirs(op, grad, result):
-    """PyTorch's kernel, in the tensors' dtype."""
+    """Calls PyTorch's kernel, in the tensors' dtype."""
     return getattr(torch, f"_{op}_backward_data")(grad, result, -1, result.dtype)
 
 
 def check(
     assert_close, device, op, grad, result, causal=False, scale=1.0, each=False, computed=COMPUTED
 ):
-    """each: in each way to launch it."""
+    """Compares a gradient with the oracle. each: for each way to launch the op."""
     backward, options = getattr(opdock.ops, op + "_backward"), {"scale": scale, "causal": causal}
     if each:
         ways = [found for _, found in row_cases.each_way(device, backward, grad, result, **options)]
@@ -80,13 +80,13 @@ def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("length", [2, 33, 520, 4099])
 def test_expanded_gradients(assert_close, device, dtype, op, length):
-    """As sum().backward() has them for all elements, and sum(-1) for each row."""
+    """sum().backward() passes one element for all elements, and sum(-1) one for each row."""
     result = result_of(op, random((3, 5, length), dtype, 3))
     for shape in ((1, 1, 1), (3, 5, 1), (5, 1)):
         grad = random(shape, dtype, 4, mean=0.5).expand(3, 5, length)
         assert grad.stride(-1) == 0
         for causal in (False, True):
-            # The roundings of a sum of equal numbers have one direction, and add up.
+            # The rounding errors in a sum of equal numbers have the same sign, and add up.
             options = {"causal": causal, "scale": 0.7, "computed": 4 * COMPUTED}
             check(assert_close, device, op, grad, result, **options)
     backward = on(device, getattr(opdock.ops, op + "_backward"))
@@ -101,7 +101,7 @@ def test_causal(assert_close, device, dtype, op, queries, keys):
     result = result_of(op, random((2, queries, keys), dtype, 5))
     grad = random((2, queries, keys), dtype, 6)
     hidden = ~torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
-    grad[:, hidden] = float("nan")  # which is not read
+    grad[:, hidden] = float("nan")  # masked elements are not read
     check(assert_close, device, op, grad, result, causal=True, scale=-0.5)
 
 

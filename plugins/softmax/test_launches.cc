@@ -28,8 +28,8 @@ TEST(SoftmaxLaunches, CoverEveryCausalRow) {
   expect_every_way_covers("softmax", 2, run);
 }
 
-// Threads of a block and blocks of a row, for so many rows of 32-bit elements on an sm_90 with 132
-// multiprocessors.
+// Returns a block's threads and the number of blocks that share a row, for so many rows of 32-bit
+// elements on an sm_90 with 132 multiprocessors.
 std::pair<uint32_t, uint32_t> shape_of(int64_t rows, int64_t length) {
   const Op softmax("softmax", "softmax");
   Array x(Type::kFloat32, {rows, length}), out(Type::kFloat32, {rows, length});
@@ -46,8 +46,8 @@ TEST(SoftmaxLaunches, HaveManyThreadsForFewRows) {
   EXPECT_EQ(shape_of(132, 4096), std::pair(512u, 1u));
 }
 
-// A block of 512 threads is the largest that a row has for itself; of several each has 256, unless
-// those would be more than 8.
+// A single block for a row has at most 512 threads; when several blocks share a row, each has 256,
+// unless that would take more than 8 blocks.
 TEST(SoftmaxLaunches, SpreadLongRowsOverClusters) {
   EXPECT_EQ(shape_of(133, 16384), std::pair(512u, 1u));
   EXPECT_EQ(shape_of(133, 16388), std::pair(256u, 4u));
@@ -68,7 +68,7 @@ TEST(SoftmaxLaunches, CoverEveryRowOfTheGradient) {
   expect_every_way_covers("softmax", 2, run);
 }
 
-// Two sets of kernels have the narrow rows in common, and then other ways.
+// Two sets of kernels share the narrow rows, but their other ways differ.
 TEST(SoftmaxLaunches, AskAnotherQuestionForEachSetOfKernels) {
   const Op backward("softmax", "softmax_backward");
   Array grad(Type::kFloat32, {64, 64}), result(Type::kFloat32, {64, 64});
@@ -85,7 +85,8 @@ TEST(SoftmaxLaunches, AskAnotherQuestionForEachSetOfKernels) {
   EXPECT_NE(own.asked.at(0).first, own.asked.at(1).first);
 }
 
-// Of as many threads as a GPU has at once, and where kernels can wait for the launch before.
+// Small launches begin early: those with at most as many threads as the GPU holds at once, where
+// kernels can wait for the previous launch.
 TEST(SoftmaxLaunches, BeginEarlyIfTheyAreSmall) {
   const Op softmax("softmax", "softmax");
   const auto flags_of = [&](int64_t rows, const RecordedGpu& gpu) {
@@ -102,13 +103,13 @@ TEST(SoftmaxLaunches, BeginEarlyIfTheyAreSmall) {
   EXPECT_EQ(flags_of(8, {32, OPDOCK_CUDA, 10, 2}), early);
   EXPECT_EQ(flags_of(4, {32, OPDOCK_CUDA, 8, 132}), 0u);
   EXPECT_EQ(flags_of(4, {64, OPDOCK_ROCM, 9, 132}), 0u);
-  // In larger grids kernels do not wait.
+  // Kernels in larger grids do not wait.
   EXPECT_EQ(flags_of(2048, {32, OPDOCK_CUDA, 9, 2000}), early);
   EXPECT_EQ(flags_of(2049, {32, OPDOCK_CUDA, 9, 2000}), 0u);
 }
 
-// Masks that are broadcast, of which each row is aligned, are read with the scores; others, and
-// long rows, as they come.
+// Broadcast masks whose rows are all aligned are read together with the scores; other masks, and
+// those of long rows, are read by the general kernels.
 TEST(SoftmaxLaunches, ReadMasksByVectors) {
   static const Op softmax("softmax", "softmax"), log_softmax("softmax", "log_softmax");
   const auto kernel_of = [&](const Op& op, int64_t keys, int64_t mask_keys, int odd, bool causal) {

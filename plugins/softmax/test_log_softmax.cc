@@ -1,4 +1,4 @@
-// log_softmax on the CPU against its definition in long double.
+// Tests log_softmax on the CPU against its definition in long double.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -16,12 +16,13 @@ const Op& log_softmax() {
 
 struct Case {
   double scale = 1.0;
-  Array* mask = nullptr;  // of one row's shape
+  Array* mask = nullptr;  // has the shape of one row
   bool causal = false;
   std::vector<int64_t> out_strides = {};
 };
 
-// Rounding errors are relative to the magnitudes of the scores and of the result.
+// Returns the expected results; Wanted::scale is the magnitude of the scores and the result, to
+// which rounding errors are relative.
 std::vector<Wanted> oracle(const Array& x, const Case& c) {
   const int64_t length = x.shape().back();
   std::vector<Wanted> out;
@@ -51,8 +52,9 @@ std::vector<Wanted> oracle(const Array& x, const Case& c) {
   return out;
 }
 
-// What may differ: the result's own rounding; in the float computation that of x * scale + mask, of
-// subtracting the maximum and the logarithm, and of the sum: a few half ulps of the magnitudes.
+// Allows for the result's own rounding, and for the rounding in the float computation: of x * scale
+// + mask, of subtracting the maximum and the logarithm, and of the sum. That is a few half ulps of
+// the magnitudes.
 void expect_log_softmax(const Array& out, const std::vector<Wanted>& wanted,
                         const std::string& what) {
   const Type computed = out.type() == Type::kFloat64 ? Type::kFloat64 : Type::kFloat32;
@@ -131,7 +133,7 @@ TEST_P(LogSoftmaxOf, FullyMaskedRowsAreMinusInfinity) {
     x.fill(12);
     for (int64_t i = 0; i < length; ++i) x.set(i, -INFINITY);
     run_and_compare(x, {}, "one row masked");
-    // Masked but for its end: the maximum comes late.
+    // Masks all elements except the last: the maximum comes late.
     x.set(length - 1, 3.0);
     run_and_compare(x, {}, "the last element alone");
   }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""log_softmax through the Python package against the reference in float64, and softmax and
-log_softmax beside PyTorch's own errors."""
+"""Tests log_softmax through the Python package against the reference in float64, and compares the
+errors of softmax and log_softmax with PyTorch's."""
 
 import functools
 
@@ -11,8 +11,8 @@ import torch
 import opdock
 from opdock.testing import on
 
-# Of x * scale + mask, of subtracting the maximum and the logarithm, and of the sum: half ulps of
-# the terms' magnitudes.
+# Bound of the rounding errors of x * scale + mask, of subtracting the maximum and the logarithm,
+# and of the sum: half ulps of the terms' magnitudes.
 COMPUTED = 8 * 2.0**-24
 
 random = functools.partial(row_cases.random, deviation=3.0)
@@ -24,7 +24,7 @@ def check(reference, assert_close, device, x, **options):
     if options.get("mask") is not None:
         options["mask"] = options["mask"].double()
     oracle = reference.log_softmax(x.double(), **options)
-    # A difference of infinities would count as close.
+    # assert_close would accept a difference of infinities.
     assert torch.equal(found.isneginf(), oracle.isneginf())
     terms = x.double().abs() + x.double().abs().amax(-1, keepdim=True)
     zero = torch.zeros_like(oracle)

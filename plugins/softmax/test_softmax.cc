@@ -1,4 +1,4 @@
-// softmax on the CPU against its definition in double.
+// Tests softmax on the CPU against its definition in double.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ const Op& softmax() {
   return op;
 }
 
-// Position, in row-major order, of x's element `index` in an array of shape `own` that is broadcast
-// to x's shape.
+// Returns the row-major position in an array of shape `own`, broadcast to x's shape, of x's element
+// `index`.
 int64_t broadcast(const std::vector<int64_t>& shape, const std::vector<int64_t>& own,
                   int64_t index) {
   int64_t at = 0, stride = 1;
@@ -64,9 +64,9 @@ std::vector<Wanted> oracle(const Array& x, double scale, const Array* mask, bool
   return out;
 }
 
-// What may differ: the result's own rounding, half an ulp; and in the float computation the scores'
-// rounding (|score| below 32 here: 16 ulp of 2^-24 … in the exponent), the exponential's 1 ulp and
-// the sum's, together below 3e-6. In double the same with 2^-53: 6e-15.
+// Allows for the result's own rounding, half an ulp, and for the float computation: the rounding of
+// the scores (|score| below 32 here: 16 ulp of 2^-24 … in the exponent), the exponential's 1 ulp
+// and the sum's, together below 3e-6. In double the same with 2^-53: 6e-15.
 void expect_softmax(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed = out.type() == Type::kFloat64 ? 6e-15 : 3e-6;
   // Highway's Exp gives 0 below e^-104 (float) and e^-1000 (double), where results are subnormal.
@@ -132,7 +132,7 @@ TEST_P(SoftmaxOf, ManyRowsOnSeveralThreads) {
 
 TEST_P(SoftmaxOf, MaskOfEveryBroadcastForm) {
   const std::vector<int64_t> shape = {2, 3, 4, 19};
-  // Every dimension either as x has it or 1, and every number of leading dimensions missing.
+  // Each dimension is either x's or 1, and any number of leading dimensions is missing.
   for (int dims = 0; dims <= 4; ++dims) {
     for (int ones = 0; ones < 1 << dims; ++ones) {
       std::vector<int64_t> own;
@@ -182,7 +182,7 @@ TEST_P(SoftmaxOf, NanAndInfinityAreNotHidden) {
         x.fill(13);
         x.set(at, value);
         run_and_compare(x, {}, "one special element");
-        // The other elements -inf: the maximum alone does not show the NaN.
+        // With all other elements -inf, the maximum does not show the NaN.
         for (int64_t i = 0; i < length; ++i)
           if (i != at) x.set(i, -INFINITY);
         run_and_compare(x, {}, "alone among -inf");
@@ -191,7 +191,7 @@ TEST_P(SoftmaxOf, NanAndInfinityAreNotHidden) {
   }
   Array x(GetParam(), {2, 2});
   x.set(0, 1);
-  x.set(1, NAN);  // masked by causality: takes no part
+  x.set(1, NAN);  // masked by causality, so it takes no part
   x.set(2, 0);
   x.set(3, 0);
   Array out(GetParam(), {2, 2});

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax through the Python package, on every device, against the reference in float64."""
+"""Tests softmax through the Python package, on every device, against the reference in float64."""
 
 import functools
 
@@ -10,10 +10,11 @@ import torch
 import opdock
 from opdock.testing import move, on
 
-# Rounding of the scores (|score| below 32), of the exponential and of the sum, relative.
+# Bound of the relative rounding errors of the scores (|score| below 32), the exponential and the
+# sum.
 COMPUTED = 3e-6
 
-DEVIATION = 3.0  # of the scores: most are below 10, a few near 16
+DEVIATION = 3.0  # standard deviation of the scores: most are below 10, a few near 16
 random = functools.partial(row_cases.random, deviation=DEVIATION)
 
 
@@ -63,7 +64,8 @@ def test_masks(reference, assert_close, device, dtype, length, shape):
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 64), (16, 128), (1, 1024), (2, 4096), (1, 8192)])
 def test_masks_of_whole_vectors(reference, assert_close, device, dtype, queries, keys):
-    """Aligned as x is, and broadcast over heads and queries: evenly spaced, or not."""
+    """Masks aligned as x is, and broadcast over heads and queries; their rows are evenly spaced or
+    not."""
     x = random((3, 2, queries, keys), dtype, 3)
     x[0, 1, 0, 7] = float("nan")
     for batch in (1, 3):
@@ -106,8 +108,8 @@ def test_causal(reference, assert_close, device, dtype, queries, keys):
 @pytest.mark.parametrize("keys", [3, 64, 1024, 5000])
 def test_causal_rows_with_nan_or_infinity(reference, assert_close, device, dtype, keys, odd):
     x = random((4, keys), dtype, 5)
-    x[1, 0] = odd  # which takes part
-    x[2, -1] = odd  # which does not
+    x[1, 0] = odd  # this element takes part
+    x[2, -1] = odd  # this element does not take part
     check(reference, assert_close, device, x, causal=True)
 
 

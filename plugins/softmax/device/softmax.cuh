@@ -1,5 +1,5 @@
-// Softmax and log-softmax along the last dimension, with scale, additive mask and causal masking;
-// in float.
+// Softmax and log-softmax along the last dimension, with scale, additive mask and causal masking.
+// All arithmetic is in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace softmax {
 
 using namespace opdock;
-using opdock::exp;  // named, these win over the compiler's own
+using opdock::exp;  // these declarations win over the compiler's own functions
 using opdock::exp2;
 using opdock::fma;
 using opdock::log;
@@ -21,9 +21,9 @@ struct Row {
   const T* x;
   const T* mask;  // null: none
   T* out;
-  int64_t open;  // elements that causality does not mask: vectors behind them are not computed
+  int64_t open;  // elements before the causal limit; vectors behind them are not computed
 
-  // Flat: the rows of each tensor are evenly spaced, those of the mask too.
+  // Flat: the rows of each tensor, including the mask, are evenly spaced.
   template <bool Flat>
   static OPDOCK_DEVICE Row at(const Params& p, int64_t row) {
     long long offset[3];
@@ -37,8 +37,8 @@ struct Row {
   }
 };
 
-// Scores are compared in units in which e^(unit * score) is wanted, with unit above 0. Without a
-// mask they are the elements themselves, and the scale is the unit.
+// Scores are compared in a unit above 0 for which e^(unit * score) is the result. Without a mask
+// the scores are the elements themselves, and the unit is the scale.
 template <class T>
 struct Plain {
   float unit;
@@ -76,8 +76,8 @@ struct Masked {
   }
 };
 
-// e^(unit * (score - base)). Results of 16 bits do not show what the quicker form loses to the
-// rounding of base times the factor.
+// Returns e^(unit * (score - base)). For 16-bit results the faster form suffices: they do not show
+// the error of rounding base * factor.
 template <class T>
 OPDOCK_DEVICE float power_of(float score, float base, float unit) {
   if constexpr (sizeof(T) == sizeof(float)) {
@@ -109,7 +109,7 @@ struct Softmax {
 
     const float near = team.template near<Max>(largest(p, team, of, tile));
     const float near_base = base_of(near);
-    // Rows of floats are kept as powers; others would need twice the registers.
+    // Rows of floats keep their powers in registers; 16-bit types would need twice the registers.
     constexpr bool kKept = Team::kHolds && sizeof(T) == sizeof(float);
     const bool kept = kKept && !p.log;
     float sum = 0.0f;
@@ -159,7 +159,7 @@ struct Softmax {
   }
 
  private:
-  // f of each score.
+  // Writes f(score) for each score.
   template <class T, class Team, class Tile, class F>
   static OPDOCK_DEVICE void write(const Params& p, Team& team, const Scores<T>& of, Tile& tile,
                                   const Row<T>& row, F f) {
@@ -180,7 +180,7 @@ struct Softmax {
         tile);
   }
 
-  // The largest score that this thread has.
+  // Returns the largest of this thread's scores.
   template <class T, class Team, class Tile>
   static OPDOCK_DEVICE float largest(const Params&, Team& team, const Plain<T>&, Tile& tile) {
     Packed<T> most;
@@ -215,8 +215,9 @@ struct Softmax {
   }
 };
 
-// Softmax with a mask whose rows are aligned as those of x are, whole vectors: it is asked for
-// together with x, and the scores are kept as floats, which take no more registers than both.
+// Softmax with a mask whose rows consist of whole vectors and are aligned as those of x are. The
+// mask is loaded together with x, and the scores are kept as floats, which takes no more registers
+// than both.
 struct MaskedVectors {
   using Params = softmax::Params;
   static constexpr int kTiles = 2;
@@ -233,7 +234,7 @@ struct MaskedVectors {
     float score[kVectors][kSize];
 
     float most = -infinity();
-    int at = 0;  // known in each step, once they are unrolled
+    int at = 0;  // a constant in each step, once the loops are unrolled
     team.each(
         [&](int64_t column, bool here, const auto& x, const auto& more) {
           float (&value)[kSize] = score[at++];

@@ -1,4 +1,5 @@
-// The gradients of softmax and log_softmax along the last dimension, from their results; in float.
+// The gradients of softmax and log_softmax along the last dimension, computed from their results.
+// All arithmetic is in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,10 +10,10 @@
 namespace softmax::backward {
 
 using namespace opdock;
-using opdock::exp;  // named, these win over the compiler's own
+using opdock::exp;  // these declarations win over the compiler's own functions
 using opdock::fma;
 
-// Any: knows causal rows too, and gradients that are one element for all of a row.
+// Any: also handles causal rows, and gradients with one element for a whole row.
 template <bool Any>
 struct Backward {
   using Params = BackwardParams;
@@ -35,11 +36,11 @@ struct Backward {
       else
         return team.load(row, fill);
     };
-    // What stands where nothing is read: all of the row.
+    // For a spread gradient, load() reads nothing and fills the whole row with its one element.
     auto grad = is_spread ? team.load(grads, team.first(grads), 0) : load(grads, T{});
     const auto result = load(results, p.log ? from_float<T>(-infinity()) : T{});
 
-    // Of grad * result, or for the logarithm, of grad.
+    // The sum of grad * result, or for log_softmax of grad.
     float sum = 0.0f;
     team.each(
         [&](int64_t, bool, const auto& g, const auto& y) {
@@ -73,7 +74,7 @@ struct Backward {
   }
 
  private:
-  // 0 for elements that are masked: of these the logarithm is -inf.
+  // Returns 0 for masked elements, whose logarithm is -inf, and 1 for others.
   static OPDOCK_DEVICE float taking_part(float logarithm) {
     return logarithm == -infinity() ? 0.0f : 1.0f;
   }

@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by softmax.cc.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by softmax.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,8 @@ namespace softmax {
 
 inline constexpr float kLog2E = 1.44269504f;
 
-// The query that a row is. A division of 32 bits is the quicker one.
+// Returns the number of the query that the row belongs to. Divides in 32 bits where possible, which
+// is faster.
 OPDOCK_HOST_DEVICE long long query_of(long long row, long long queries) {
   if ((static_cast<unsigned long long>(row | queries) >> 32) != 0) return row % queries;
   return static_cast<unsigned int>(row) % static_cast<unsigned int>(queries);
@@ -16,30 +17,30 @@ OPDOCK_HOST_DEVICE long long query_of(long long row, long long queries) {
 
 struct Params {
   const void* x;
-  const void* mask;     // null: none
+  const void* mask;     // null: no mask
   void* out;            // may be x
-  long long length;     // of a row, at least 1
-  long long mask_step;  // 1, or 0 where the mask's rows have one element
+  long long length;     // elements of a row, at least 1
+  long long mask_step;  // 1, or 0 where the mask has one element per row
   long long queries;    // causal: row r is query r % queries
   float scale;
   int causal;
-  int log;       // log_softmax
+  int log;       // whether this is log_softmax
   int is_plain;  // no mask, and scale * kLog2E is above 0, finite and not subnormal
   opdock::RowShape shape;
   opdock::Rows<3> rows;  // x, mask, out
 };
 
-// Of the gradients' kernels, filled in by softmax_backward.cc.
+// Parameters of the gradients' kernels, filled in by softmax_backward.cc.
 struct BackwardParams {
-  const void* grad;    // of the result
-  const void* result;  // of softmax or log_softmax
+  const void* grad;    // gradient of the result
+  const void* result;  // result of softmax or log_softmax
   void* out;           // may be grad or result
-  long long length;    // of a row, at least 1
+  long long length;    // elements of a row, at least 1
   long long queries;   // causal: row r is query r % queries
   float scale;
   int causal;
-  int log;     // log_softmax
-  int spread;  // a row's grad is one element, which stands for all of it
+  int log;     // whether this is log_softmax's gradient
+  int spread;  // a row of grad is one element, which applies to the whole row
   opdock::RowShape shape;
   opdock::Rows<3> rows;  // grad, result, out
 };
