@@ -116,8 +116,8 @@ def in_a_graph(op, x):
 
 
 def huge_rows(length, device, copies):
-    """Returns (x, last): bfloat16 rows of more than 2^31 elements, zero except for the last 40 rows,
-    which are `last`. Skips the test where `copies` tensors of that size do not fit."""
+    """Returns (x, last): bfloat16 rows of more than 2^31 elements, zero except for the last 40
+    rows, which are `last`. Skips the test where `copies` tensors of that size do not fit."""
     rows = 2**31 // length + 70
     if torch.cuda.mem_get_info()[0] < (2 * copies + 1) * rows * length:
         pytest.skip(f"needs {4.3 * copies + 2.2:.0f} GB of free GPU memory")
