@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The norms beside PyTorch, on every device: opdock bench plugins/norm"""
+"""Compares the norms with PyTorch on every device: opdock bench plugins/norm"""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,8 @@ from opdock.testing import bench, devices
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     residual, width = torch.randn_like(x), x.shape[-1:]
     weight, bias = (torch.randn(width, device=x.device, dtype=x.dtype) for _ in range(2))
     yield "layer_norm", "opdock", 2, lambda: opdock.ops.layer_norm(x, weight, bias)
@@ -36,7 +37,7 @@ def candidates(x):
 
 
 def backward(x, weight, bias):
-    """{op: {whose: function}} of the gradients of all: PyTorch's autograd of a result."""
+    """Returns {op: {whose: function}} for all gradients; PyTorch's is autograd of a result."""
     grad = torch.randn_like(x)
     leaves = [tensor.detach().requires_grad_() for tensor in (x, weight, bias)]
     layer = F.layer_norm(leaves[0], x.shape[-1:], *leaves[1:])
@@ -55,7 +56,7 @@ def backward(x, weight, bias):
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     ops, width = opdock.ops, shape[-1:]

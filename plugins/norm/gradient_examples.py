@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls by which tests/python/test_gradients.py checks the gradients that plugin.toml declares."""
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
 
 import numpy
 
 
 def examples():
-    """(op, arguments, keywords) of each; tensors with a gradient are float64."""
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
     random = numpy.random.default_rng(1)
     x, residual = random.standard_normal((2, 3, 2, 5))
     weight, bias = random.standard_normal((2, 5))

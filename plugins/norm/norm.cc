@@ -1,5 +1,5 @@
-// layer_norm, rms_norm and the same of a sum: check their arguments and hand the rows to the
-// kernels.
+// Implements layer_norm, rms_norm and the variants that normalise a sum: checks their arguments and
+// hands the rows to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "norm_rows.h"
 
@@ -30,7 +30,8 @@ void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
 
 namespace {
 
-// An output may be x or residual itself; otherwise it shares no memory with an argument.
+// Checks an output, which may be x or residual itself; otherwise it shares no memory with an
+// argument.
 void check_output(Tensor out, const char* name, const NormTask& of) {
   opdock::check_rows(out, name);
   check(out, name).in_place_or_apart_from(of.x, "x");

@@ -1,4 +1,4 @@
-// The gradients of the norms: check their arguments and hand the rows to the kernels.
+// Implements the gradients of the norms: checks their arguments and hands the rows to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <opdock/elementwise_op.hpp>
@@ -31,26 +31,27 @@ struct Arguments {
   bool centred;
 };
 
-// Clusters of so many blocks, 2, 4 or 8, where each block has a multiprocessor: no more than surely
-// run at once, as one too many begins when the others end, and all wait for it. Multiprocessors
-// come in pairs. Larger clusters lie in one of the GPU's groups of at most 18, which are not the
-// same on all GPUs of a kind: an H100 of 132 had room for 30 clusters of 4 and 15 of 8, and however
-// its 8 groups are made up there are 29 and 13. What a driver says of the GPU at hand is not used,
-// since sums over rows are to be the same on all of a kind.
+// Returns how many clusters of 2, 4 or 8 blocks certainly run at once where each block has a
+// multiprocessor to itself. One cluster too many would begin only when the others end, and all
+// would wait for it. Multiprocessors come in pairs. Larger clusters lie in one of the GPU's groups
+// of at most 18, which differ between GPUs of the same kind: an H100 with 132 multiprocessors had
+// room for 30 clusters of 4 and 15 of 8; however its 8 groups are made up, it has room for 29 and
+// 13. The driver's figure for the GPU at hand is not used, since sums over rows are to be the same
+// on all GPUs of a kind.
 int64_t clusters_at_once(const opdock::CallBase& call, int64_t blocks) {
   const int64_t multiprocessors = call.facts().multiprocessors;
   const int64_t sixteenths = blocks == 2 ? 16 : blocks == 4 ? 14 : 13;
   return std::max<int64_t>(1, multiprocessors * sixteenths / (16 * blocks));
 }
 
-// How all gradients are computed in one pass over plain rows, where rows have room: a block on each
-// multiprocessor, as several would keep more sums, or for longer rows clusters of such blocks, each
-// of which has a slice.
+// Decides how all gradients are computed in one pass over plain rows, where the rows fit: by one
+// block on each multiprocessor, because several would keep more sums, or for longer rows by
+// clusters of such blocks, each of which has a slice.
 struct Loop {
   Loop(const opdock::CallBase& call, const Arguments& of) {
     const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
     if (call.is_cpu() || rows == 0 || (!of.weight && !of.bias)) return;
-    // Shorter rows leave lanes without work.
+    // Shorter rows would leave lanes without work.
     if (length * of.x.dtype().bytes() < int64_t{call.facts().warp_size} * 16) return;
     const int64_t most = opdock::detail::has_sm_90(call) ? opdock::kMostCluster : 1;
     for (int64_t blocks = 1; !fits() && blocks <= most; blocks *= 2)
@@ -61,7 +62,7 @@ struct Loop {
   int64_t chunks = 0, cluster = 1, slice = 0, team_warps = 0, threads = 0, shared = 0;
 
  private:
-  // Over so many blocks, if they have room for a row.
+  // Spreads a row over so many blocks, if it fits.
   void spread(const opdock::CallBase& call, const Arguments& of, int64_t length, int64_t rows,
               int64_t blocks) {
     const int64_t width = call.facts().warp_size, multiprocessors = call.facts().multiprocessors;
@@ -73,12 +74,12 @@ struct Loop {
     const int64_t in_warp = width * loop_room(bytes, of.grad_sum ? 3 : 2, many);
     const int64_t room = int64_t{call.facts().max_shared_bytes} - scratch;
     const int64_t most = std::min<int64_t>(most_warps, room / in_warp);
-    // Slices of whole lines of memory.
+    // A slice consists of whole lines of memory (128 bytes).
     const int64_t line = blocks * 128 / bytes;
     slice = many ? (length + line - 1) / line * (line / blocks) : length;
     team_warps = (slice + width * kLoopElements - 1) / (width * kLoopElements);
     if (team_warps > most) return;
-    // Few rows are for many blocks.
+    // Few rows are spread over many blocks.
     const int64_t wanted = std::max<int64_t>(1, rows / multiprocessors);
     const int64_t teams = many ? 1 : std::min(most / team_warps, wanted);
     const int64_t at_once = many ? clusters_at_once(call, blocks) : multiprocessors;
@@ -89,7 +90,7 @@ struct Loop {
   }
 };
 
-// In the workspace: the chunks' sums of the weight, those of the bias, and each row's moments.
+// Layout of the workspace: the chunks' sums for weight, those for bias, and each row's moments.
 struct Workspace {
   Workspace(const Arguments& of, int64_t chunks_of_rows, bool has_moments)
       : chunks(chunks_of_rows) {
@@ -116,19 +117,19 @@ void plan(Plan& plan, const Arguments& of) {
   plan.output(of.x.like());
   if (of.weight) plan.output(of.weight->like());
   if (of.bias) plan.output(of.bias->like());
-  // Whether rows are plain shows when they are there.
+  // Whether the rows are plain is known only at run time, so the workspace fits both methods.
   int64_t bytes = two_passes(of, plan.is_cpu()).bytes;
   if (const Loop loop(plan, of); loop.fits())
     bytes = std::max(bytes, Workspace(of, loop.chunks, false).bytes);
   plan.workspace(static_cast<uint64_t>(bytes));
 }
 
-// What is wanted beside the gradient of x.
+// The gradients that are wanted in addition to that of x.
 struct Gradients {
   OptionalTensor weight, bias;
 };
 
-// How chunks of rows are summed into the workspace.
+// Describes how chunks of rows are summed into the workspace.
 WeightParams column_sums(const Call& call, const Arguments& of, const Workspace& at,
                          const Gradients& into) {
   WeightParams sums = {};
@@ -165,7 +166,7 @@ void run_on_cpu(const Call& call, const BackwardParams& params, const Arguments&
   }
 }
 
-// False: the rows do not suit.
+// Launches the one-pass kernels; returns false if the rows do not suit them.
 bool run_loop(const Call& call, const BackwardParams& rows, const Arguments& of, opdock::RowFit fit,
               const Gradients& into) {
   const Loop loop(call, of);
@@ -206,7 +207,7 @@ void run_on_gpu(const Call& call, BackwardParams* params, const Arguments& of,
                                at.chunks, {into.weight, into.bias});
 }
 
-// The sums of no rows.
+// Sets the gradients of weight and bias to 0, the sum of no rows.
 void zero(const Call& call, const Gradients& sums) {
   if (!call.is_cpu())
     return opdock::launch_column_totals(call, kTotals, {}, 0, {sums.weight, sums.bias});

@@ -9,7 +9,7 @@
 namespace layernorm {
 namespace OPDOCK_SIMD_LEVEL {
 
-// One row; what is absent is null. C is what T is computed in.
+// One row; absent arrays are null. C is the type in which T is computed.
 template <class T, class C>
 struct BackwardRow {
   const T* x;
@@ -17,10 +17,10 @@ struct BackwardRow {
   const T* grad_sum;
   const T* weight;
   T* out;
-  C* weight_sums;  // to which grad times the normalised elements is added
-  C* bias_sums;    // to which grad is added
+  C* weight_sums;  // grad times the normalised elements is added to these
+  C* bias_sums;    // grad is added to these
 
-  // grad * weight.
+  // Returns grad * weight.
   template <class Vector>
   HWY_INLINE typename Vector::V weighed(Vector vector, int64_t i) const {
     const auto slope = vector.load(grad + i);
@@ -28,13 +28,13 @@ struct BackwardRow {
   }
 };
 
-// Of a row: its spread, and the means of g = grad * weight and of g times the deviations of x.
+// A row's spread, and the means of g = grad * weight and of g times the deviations of x.
 struct Means {
   Spread spread;
   double of_grad, of_product;
 };
 
-// Deviations are taken from about where a block's mean is; then what is missing is made up for.
+// Takes deviations from about where a block's mean is, then corrects for the difference.
 template <class T, class C>
 Means means(const BackwardRow<T, C>& row, int64_t n, bool centred) {
   Blocks blocks;
@@ -54,7 +54,7 @@ Means means(const BackwardRow<T, C>& row, int64_t n, bool centred) {
       const auto x = vector.load(row.x + begin + i);
       const auto away = hn::Sub(x, hn::Set(typename decltype(vector)::D(), rough));
       const auto deviation = vector.or_else(away, 0);
-      const auto g = row.weighed(vector, begin + i);  // 0 where there are no elements
+      const auto g = row.weighed(vector, begin + i);  // g is 0 where there are no elements
       deviations.add(slot, deviation);
       squares.add_square(slot, deviation);
       grads.add(slot, g);
@@ -72,7 +72,7 @@ Means means(const BackwardRow<T, C>& row, int64_t n, bool centred) {
   return {spread, of_grad / of, (of_product - spread.mean * of_grad) / of};
 }
 
-// See norm_backward.cuh for the formula.
+// Writes a row's gradient; norm_backward.cuh has the formula.
 template <class T, class C>
 void write_gradient(const BackwardRow<T, C>& row, int64_t n, const Scale<C>& scale, C mean,
                     C mean_of_product) {
@@ -96,7 +96,7 @@ void write_gradient(const BackwardRow<T, C>& row, int64_t n, const Scale<C>& sca
   });
 }
 
-// weight_sums, bias_sums: as of a row.
+// weight_sums, bias_sums: as in BackwardRow.
 template <class T, class C>
 void backward_rows(const BackwardJob& job, int64_t begin, int64_t end, C* weight_sums,
                    C* bias_sums) {

@@ -1,4 +1,4 @@
-// What the norms and their gradients check of their arguments.
+// Argument checks that the norms and their gradients share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,8 @@ inline void check_eps(double eps) {
                              ", wanted a finite number that is not negative; 1e-5 is usual"));
 }
 
-// like_x: another tensor that is x's like, and its name. Throws an Error that names the argument.
+// like_x: another tensor that must be like x, and its name. Throws an Error that names the
+// argument.
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
                      const char* like_name, const OptionalTensor& weight,
                      const OptionalTensor& bias, double eps,

@@ -1,4 +1,4 @@
-// Layer and rms normalisation of rows begin … end-1 on the CPU, for one instruction set level.
+// Layer and rms norm of rows begin … end-1 on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -8,7 +8,7 @@
 namespace layernorm {
 namespace OPDOCK_SIMD_LEVEL {
 
-// (x - mean) * factor * weight + bias.
+// Writes (x - mean) * factor * weight + bias.
 template <class T>
 void write(const T* x, const T* weight, const T* bias, T* out, int64_t n, const Spread& of,
            double eps) {

@@ -1,4 +1,5 @@
-// The norms and their gradients on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of the norms and their gradients, and the jobs that the plugin hands
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +13,7 @@ namespace layernorm {
 
 struct Job {
   opdock_dtype dtype;  // float32, float16, bfloat16 or float64
-  double eps;          // what is used, not params.eps
+  double eps;          // the eps to use, instead of params.eps
   Params params;
 };
 
@@ -20,12 +21,12 @@ struct BackwardJob {
   opdock_dtype dtype;
   double eps;
   BackwardParams params;
-  opdock::ColumnSums<2> sums;  // of weight and bias: float, of float64 double
+  opdock::ColumnSums<2> sums;  // for weight and bias: float, or double for float64
 };
 
-// Sums of [chunks, columns] numbers.
+// The sums over the chunks of [chunks, columns] numbers.
 struct ColumnJob {
-  opdock_dtype dtype;  // of out
+  opdock_dtype dtype;  // dtype of out
   const void* partial;
   int64_t chunks, columns;
   void* out;
@@ -33,10 +34,10 @@ struct ColumnJob {
 
 OPDOCK_SIMD_DECLARE(void run(const Job& job, int64_t begin, int64_t end))
 OPDOCK_SIMD_DECLARE(
-    // Rows begin … end - 1, and chunks of rows with their sums.
+    // Handle rows begin … end - 1, or chunks of rows and their sums.
     void run_backward(const BackwardJob& job, int64_t begin, int64_t end);
     void run_backward_chunks(const BackwardJob& job, int64_t begin, int64_t end);
-    // Columns begin … end - 1.
+    // Handles columns begin … end - 1.
     void column_totals(const ColumnJob& job, int64_t begin, int64_t end))
 
 }  // namespace layernorm

@@ -1,6 +1,6 @@
-// How rows are normalised by the kernels of this plugin, which another one may have too: it links
-// to this file, norm_checks.h, norm_cpu.cc, norm_cpu.h, norm_simd.h and device/ norm.cuh,
-// moments.cuh, norm_params.cuh, and lists the kernels in namespace layernorm that are named here.
+// Normalises rows with the kernels of this plugin. Another plugin may use them too: it links to
+// this file, norm_checks.h, norm_cpu.cc, norm_cpu.h, norm_simd.h and device/ norm.cuh, moments.cuh,
+// norm_params.cuh, and lists the kernels in namespace layernorm that are named here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,9 @@
 
 namespace layernorm {
 
-// norm(x + residual + input_bias) * weight + bias: an rms norm if not centred. All have been
-// checked; input_bias is there only if residual is, and without it sum is there if residual is.
+// norm(x + residual + input_bias) * weight + bias, where norm is an rms norm if not centred. All
+// tensors have been checked; input_bias is present only if residual is. Without input_bias, sum is
+// present if residual is.
 struct NormTask {
   Tensor x;
   OptionalTensor residual = {}, input_bias = {}, weight = {}, bias = {};
@@ -25,7 +26,7 @@ inline void* raw(const OptionalTensor& tensor) {
   return tensor ? tensor->raw() : nullptr;
 }
 
-// x has elements.
+// Fills in the parameters; x must have elements.
 inline Params make_params(const NormTask& of) {
   Params params = {};
   params.x = of.x.raw();
@@ -34,7 +35,7 @@ inline Params make_params(const NormTask& of) {
   params.weight = raw(of.weight);
   params.bias = raw(of.bias);
   params.out = of.out.raw();
-  // What is normalised lies in a tensor in any case, if only on the way.
+  // The normalised sum needs a tensor in any case: without `sum`, it is written to `out` first.
   const OptionalTensor sum = of.residual && !of.sum ? of.out : of.sum;
   params.sum = raw(sum);
   params.length = of.x.size(-1);
@@ -54,7 +55,7 @@ inline void run_on_cpu(const Call& call, const NormTask& of, const Params& param
 }
 
 inline opdock::RowFit fit_of(const NormTask& of, const Params& params) {
-  // Of a tensor that each row reads again, alignment counts as that of the rows does.
+  // Each row reads input_bias again, so its alignment counts like that of the rows.
   if (of.input_bias)
     return opdock::fit_of(opdock::make_rows<5>({of.x, of.residual, of.out, of.sum, of.input_bias}),
                           params.length, of.x.dtype().bytes(),
@@ -72,12 +73,12 @@ inline constexpr opdock::RowKernels kNorm = {
     OPDOCK_KERNEL_FAMILY("layernorm::block_rows", opdock::RowTypes, opdock::KernelNumbers<2, 4, 8>,
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", opdock::RowTypes)};
-// rms_norm reduces a row once: threads with more of it are faster (on an H100,
+// rms_norm reduces a row once: giving each thread more of the row is faster (on an H100,
 // docs/performance.md).
 inline constexpr opdock::RowWay kRmsRows[] = {{2, 256}, {8, 0}};
 inline constexpr opdock::RowKernels kRmsNorm = {1, kRmsRows, kNorm.narrow_rows, kNorm.block_rows,
                                                 kNorm.long_rows};
-// Of 16 bits.
+// For 16-bit elements.
 inline constexpr opdock::RowWay kNarrowRmsRows[] = {{2, 128}, {8, 0}};
 inline constexpr opdock::RowKernels kNarrowRmsNorm = {1, kNarrowRmsRows, kNorm.narrow_rows,
                                                       kNorm.block_rows, kNorm.long_rows};
@@ -107,7 +108,7 @@ inline constexpr opdock::RowKernels kNarrowAddBiasNorm = {
     2, opdock::kWidePairs, kAddBiasNorm.narrow_rows, kAddBiasNorm.block_rows,
     kAddBiasNorm.long_rows};
 
-// On a GPU.
+// Launches the norm's kernel on a GPU.
 inline void launch_norm(const Call& call, const NormTask& of, Params* params) {
   const opdock::RowFit fit = fit_of(of, *params);
   const auto launch = [&](const auto& kernels) {

@@ -1,5 +1,5 @@
-// Moments of rows on the CPU, for one instruction set level: in files that are compiled for each,
-// behind opdock/simd.hpp.
+// Moments of rows on the CPU, for one instruction set level. Included after opdock/simd.hpp by
+// files that are compiled for each level.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,17 +11,17 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// What a row is normalised by. In float the mean of far more than the deviation has lost digits
-// that count: it is in two parts.
+// A row's mean and variance. In float, a mean much larger than the deviation would lack digits that
+// matter, so Scale holds it in two parts.
 struct Spread {
   double mean;
-  double variance;  // of the population: divided by n; of rms norm the mean of the squares
+  double variance;  // population variance, divided by n; for rms norm, the mean of the squares
 };
 
-// Adds blocks of numbers up to the moments of all, by the formula of Chan, Golub and LeVeque.
+// Combines the moments of blocks of numbers by the formula of Chan, Golub and LeVeque.
 class Blocks {
  public:
-  void add(double count, double mean, double squares) {  // about the block's mean
+  void add(double count, double mean, double squares) {  // squares: about the block's mean
     const double all = count_ + count, away = mean - mean_;
     mean_ += away * (count / all);
     squares_ += squares + away * away * (count_ * count / all);
@@ -33,18 +33,19 @@ class Blocks {
   double count_ = 0, mean_ = 0, squares_ = 0;
 };
 
-// Elements of a row, which are first added to those of one or two others, if there are: what counts
-// is the sum as it is stored, rounded.
+// The elements of a row. If there is a residual, it and perhaps a second tensor are added first;
+// what is normalised is the sum as it is stored, rounded.
 template <class T>
 struct Source {
   const T* x;
   const T* residual;  // or null
-  const T* more;      // added too, if there is a residual; or null
+  const T* more;      // also added if there is a residual; or null
   T* sum;             // or null
 
   const T* result() const { return residual ? sum : x; }
 
-  // Those from i on. Stores the sum, which may be x or residual, so it is taken once.
+  // Returns the elements from i on, and stores the sum. It may be called only once per element, as
+  // the sum may replace x or residual.
   template <class Vector>
   HWY_INLINE typename Vector::V take(Vector vector, int64_t i) const {
     const auto value = vector.load(x + i);
@@ -70,8 +71,9 @@ Spread mean_square(const Source<T>& source, int64_t n) {
   return {0, squares / static_cast<double>(n)};
 }
 
-// Of each block first about where its mean is, then what is missing to it, and the squares about
-// it: rows whose mean is large against their deviation keep their digits.
+// For each block, takes deviations from about where its mean is, then adds what the mean lacks and
+// takes the squares about it. Rows whose mean is large compared with their deviation keep their
+// digits.
 template <class T>
 Spread mean_and_variance(const Source<T>& source, int64_t n) {
   using C = typename simd::Compute<T>::type;
@@ -102,7 +104,7 @@ Spread spread_of(const Source<T>& source, int64_t n, bool centred) {
   return centred ? mean_and_variance(source, n) : mean_square(source, n);
 }
 
-// (x - mean) * factor, where the mean is in two parts.
+// Computes (x - mean) * factor, with the mean in two parts.
 template <class C>
 struct Scale {
   C mean, factor, rest;

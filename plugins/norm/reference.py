@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The normalisations in PyTorch: what the plugin is compared with."""
+"""The norms in PyTorch: the oracle of the plugin's tests."""
 
 import torch
 
@@ -25,19 +25,18 @@ def add_layer_norm(x, residual, weight=None, bias=None, *, eps=1e-5):
 def bias_add_layer_norm(
     x, residual, input_bias, weight=None, bias=None, *, eps=1e-5, with_sum=True
 ):
-    """(layer_norm(sum), sum) of sum = x + residual + input_bias, rounded to x's dtype first;
-    with_sum False: None in its place."""
+    """Returns (layer_norm(sum), sum), where sum = x + residual + input_bias is rounded to x's dtype
+    first. If with_sum is False, None takes the sum's place."""
     compute = torch.float64 if x.dtype == torch.float64 else torch.float32
     total = (x.to(compute) + residual.to(compute) + input_bias.to(compute)).to(x.dtype)
     return layer_norm(total, weight, bias, eps=eps), total if with_sum else None
 
 
 def rms_norm(x, weight=None, *, eps=1e-5):
-    """x / sqrt(mean(x * x) + eps) * weight along the last dimension.
+    """Returns x / sqrt(mean(x * x) + eps) * weight along the last dimension.
 
     x: floating, shape [..., L]. weight: shape [L], or None. The result has x's dtype; computed in
-    float64 if x is float64, else in float32.
-    """
+    float64 if x is float64, else in float32."""
     compute = torch.float64 if x.dtype == torch.float64 else torch.float32
     wide = x.to(compute)
     y = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
@@ -51,13 +50,13 @@ def add_rms_norm(x, residual, weight=None, *, eps=1e-5):
 
 
 def layer_norm_backward(grad, x, weight=None, bias=None, grad_sum=None, *, eps=1e-5):
-    """The gradients of layer_norm's x, weight and bias, None of what is None; grad_sum is added to
-    the first."""
+    """Returns the gradients of layer_norm's x, weight and bias, or None for an argument that is
+    None; grad_sum is added to the first."""
     return _backward(layer_norm, grad, (x, weight, bias), grad_sum, eps)
 
 
 def rms_norm_backward(grad, x, weight=None, grad_sum=None, *, eps=1e-5):
-    """The gradients of rms_norm's x and weight, as layer_norm_backward()."""
+    """Returns the gradients of rms_norm's x and weight, like layer_norm_backward()."""
     return _backward(rms_norm, grad, (x, weight), grad_sum, eps)
 
 

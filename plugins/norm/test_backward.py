@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradients of the norms on every device, against PyTorch's in float64."""
+"""Tests the gradients of the norms on every device, against PyTorch's in float64."""
 
 import pytest
 import row_cases
@@ -11,14 +11,16 @@ import opdock
 from opdock._author.on_device import is_soft
 from opdock.testing import on
 
-# A handful of roundings of the mean, the deviation, the two sums and the formula's terms.
+# Bound of a handful of rounding errors: of the mean, the deviation, the two sums and the formula's
+# terms.
 COMPUTED = 8 * 2.0**-24
 
 NORMS = ("layer_norm", "rms_norm")
 
 
 def theirs(norm, grad, x, weight, bias, eps):
-    """(gradient of x, of weight or None, of bias or None), in the tensors' dtype."""
+    """Returns PyTorch's gradients of x, weight and bias, or None for an absent parameter, in the
+    tensors' dtype."""
     wanted = [
         tensor.detach().requires_grad_() for tensor in (x, weight, bias) if tensor is not None
     ]
@@ -35,7 +37,7 @@ def theirs(norm, grad, x, weight, bias, eps):
 
 
 class Check:
-    """Calls the ops on a device and compares what they give."""
+    """Calls the ops on a device and compares their results with the oracle."""
 
     def __init__(self, device, assert_close):
         self.device, self.assert_close = device, assert_close
@@ -57,7 +59,8 @@ class Check:
                 self.of_parameter(norm, found[place], oracle[place], wide, eps, place)
 
     def moments(self, norm, x, eps):
-        """The normalised elements, 1 / deviation, and what rounding of x - mean is relative to."""
+        """Returns the normalised elements, 1 / deviation, and the scale of the rounding error of x
+        - mean."""
         mean = x.mean(-1, keepdim=True) if norm == "layer_norm" else torch.zeros_like(x[..., :1])
         factor = ((x - mean).square().mean(-1, keepdim=True) + eps).rsqrt()
         return (x - mean) * factor, factor, mean.abs() * factor
@@ -74,7 +77,7 @@ class Check:
         self.assert_close(found, oracle, COMPUTED, terms)
 
     def of_parameter(self, norm, found, oracle, wide, eps, place):
-        """The terms' own errors, and one rounding for each term that is added."""
+        """Allows for the terms' own errors, and one rounding for each term that is added."""
         grad, x, _, _ = wide
         y, _, mean = self.moments(norm, x, eps)
         terms = grad.abs() * (y.abs() + mean + 1) if place == 1 else grad.abs()
@@ -91,7 +94,7 @@ def check(device, assert_close):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("length", row_cases.LENGTHS + [131072])
 def test_row_lengths(check, dtype, norm, length):
-    # Each of the long ones has a block, or several, of its own: three are as good as five.
+    # Each long row has a block, or several, to itself: three rows test as much as five.
     rows = 5 if length <= 8192 else 3
     x, grad, more = (random((rows, length), dtype, length + i, mean=0.5) for i in range(3))
     weight, bias = random(length, dtype, length + 3, 0.5, 1.0), random(length, dtype, length + 4)
@@ -105,11 +108,12 @@ def test_row_lengths(check, dtype, norm, length):
     [(1, 8), (40, 130), (300, 24), (3000, 40), (1100, 264), (700, 1024), (150, 4096), (70, 10240)],
 )
 def test_sums_over_rows(check, dtype, norm, rows, length):
-    """More rows than a GPU's blocks take at once; plain ones, and some with one element more."""
+    """More rows than a GPU's blocks take at once: plain ones, and some with one element more."""
     with_sum = rows < 1000
     if check.device != "cpu" and is_soft():
-        # Its 32 multiprocessors take at once, at most, 512 rows of 264 elements, 256 of 1024, 64 of
-        # 4096, and 16 of 10240; as many teams take them as take more rows.
+        # The 32 multiprocessors of a software GPU take at once at most 512 rows of 264 elements,
+        # 256 of 1024, 64 of 4096, and 16 of 10240; teams take more than one row as soon as there
+        # are more.
         rows = {1100: 600, 700: 300, 150: 80, 70: 40}.get(rows, rows)
     weight, bias = random(length, dtype, 3, 0.5, 1.0), random(length, dtype, 4)
     bias = bias if norm == "layer_norm" else None
@@ -122,7 +126,7 @@ def test_sums_over_rows(check, dtype, norm, rows, length):
 
 @pytest.mark.parametrize("rows, length", [(34, 8200), (5, 16384), (5, 32768), (9, 65536)])
 def test_rows_that_blocks_of_a_cluster_share(check, dtype, rows, length):
-    """The shortest and the longest ones are three for each cluster of 32 multiprocessors."""
+    """The shortest and the longest rows are three for each cluster of 32 multiprocessors."""
     x, grad, more = (random((rows, length), dtype, rows + i, mean=0.5) for i in range(3))
     weight, bias = random(length, dtype, 3, 0.5, 1.0), random(length, dtype, 4)
     check("rms_norm", grad, x, weight)

@@ -33,7 +33,7 @@ TEST(NormLaunches, CoverEveryRowOfASumWithABias) {
   expect_every_way_covers("norm", 4, run);
 }
 
-// Of any alignment, and more than all multiprocessors take at once.
+// Tests rows of any alignment, and more than all multiprocessors take at once.
 TEST(NormLaunches, CoverManyRows) {
   const Op rms_norm("norm", "rms_norm");
   const int64_t rows = 1000;
@@ -61,7 +61,7 @@ TEST(NormLaunches, CoverEveryRowOfTheGradient) {
         backward.record({grad.value(), x.value(), weight.value(), more.value(), number(1e-5)},
                         {&out, &weights}, warp, launches);
     EXPECT_EQ(launches->size(), 3u);
-    launches->resize(1);  // the others sum over rows
+    launches->resize(1);  // the other launches sum over rows
     return result;
   };
   expect_every_launch_covers("norm", 4, run);
@@ -78,7 +78,7 @@ TEST(NormLaunches, SumTheGradientsOfWeightAndBiasInTwoStages) {
       {grad.value(), x.value(), weight.value(), weight.value(), none(), number(1e-5)},
       {&out, &weights, &biases}, 32, &launches);
   ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
-  // Two sums of each chunk and column, and three numbers of each row.
+  // Two sums for each chunk and column, and three numbers for each row.
   EXPECT_EQ(result.workspace_bytes,
             static_cast<uint64_t>(2 * chunks * length + 3 * rows) * sizeof(float));
   ASSERT_EQ(launches.size(), 3u);
@@ -88,8 +88,8 @@ TEST(NormLaunches, SumTheGradientsOfWeightAndBiasInTwoStages) {
   EXPECT_EQ(launches[2].how.grid[1], 2u);
 }
 
-// How all gradients are computed in one pass, on a GPU with so much shared memory; `odd`: which
-// argument is misaligned (0: none).
+// Returns the launches that compute all gradients in one pass, on a GPU with so much shared memory.
+// `odd`: which argument is misaligned (0: none).
 std::vector<Launch> backward_launches(Type type, int64_t rows, int64_t length,
                                       const RecordedGpu& gpu, int odd = 0, bool added = false) {
   const Op backward("norm", "layer_norm_backward");
@@ -119,7 +119,8 @@ TEST(NormLaunches, TakePlainRowsInTurnForAllGradientsAtOnce) {
               const opdock_launch& how = launches[0].how;
               if (launches[0].kernel.find("layernorm::backward::loop_") == std::string::npos) {
                 ASSERT_EQ(launches.size(), 3u);
-                // Too short, not of whole vectors, or too long for registers or shared memory.
+                // The row is too short, not of whole vectors, or too long for registers or shared
+                // memory.
                 const int64_t most = (kib == 64 ? 1024 : 8192 - 512) * (warp == 32 ? 8 : 1);
                 EXPECT_TRUE(length * bytes % 16 != 0 || vectors < warp || length > most) << kib;
                 continue;
@@ -133,10 +134,10 @@ TEST(NormLaunches, TakePlainRowsInTurnForAllGradientsAtOnce) {
               EXPECT_EQ(launches[0].kernel.find("loop_slices") != std::string::npos, cluster > 1);
               EXPECT_EQ(how.grid[0] % cluster, 0);
               EXPECT_TRUE(cluster == 1 || warp == 32);
-              // No more blocks than have to be.
+              // No more blocks than necessary.
               EXPECT_TRUE(cluster == 1 || length > (kib == 64 ? 1024 : 8192 - 512) * cluster / 2);
-              // 16 elements a thread, with their weights in float, and two or three rows of two or
-              // three tensors to be copied; and the sums.
+              // 16 elements a thread, with their weights in float, and copies of two or three rows
+              // of two or three tensors; and the sums.
               EXPECT_GE(how.block[0] * 16 * cluster, length);
               const int64_t copies = (cluster > 1 && bytes == 2 ? 3 : 2) * (added ? 3 : 2);
               EXPECT_EQ(how.shared_bytes, how.block[0] * 16 * (bytes * copies + 4) +
@@ -156,9 +157,9 @@ TEST(NormLaunches, HaveAsManyClustersAsRunAtOnce) {
     EXPECT_EQ(launches[0].how.cluster[0], length / 8192);
     return launches[0].how.grid[0];
   };
-  // At least as many there are in 8 groups of at most 18 multiprocessors, by pairs.
+  // The least number of clusters that fit into 8 groups of at most 18 multiprocessors, in pairs.
   auto in_groups = [](int64_t multiprocessors, int64_t cluster) {
-    // least[n]: in the groups so far, of n multiprocessors together.
+    // least[n]: the least number in the groups so far, if they have n multiprocessors together.
     std::vector<int64_t> least(1, 0);
     for (int group = 0; group < 8; ++group) {
       std::vector<int64_t> next(least.size() + 18, 1000);

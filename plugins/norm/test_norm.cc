@@ -1,4 +1,4 @@
-// layer_norm and add_layer_norm on the CPU against their definition in long double.
+// Tests layer_norm and add_layer_norm on the CPU against their definition in long double.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -18,8 +18,8 @@ const Op& add_layer_norm() {
   return op;
 }
 
-// Rounding errors are relative to the terms of the last formula, and to the mean's, which is of the
-// order of the deviation or of the mean itself.
+// Returns the expected results. Rounding errors are relative to the terms of the last formula, and
+// to the mean's error, which is of the order of the deviation or of the mean itself.
 std::vector<Wanted> oracle(const std::vector<double>& x, int64_t length, const Array* weight,
                            const Array* bias, double eps) {
   std::vector<Wanted> out(x.size());
@@ -48,9 +48,9 @@ std::vector<double> values(const Array& x) {
   return out;
 }
 
-// What may differ: the result's own rounding, half an ulp; and in the computation a handful of
-// roundings of the mean, of x - mean, of the deviation and of the affine map: together 8 half ulps
-// of the type that is computed in.
+// Allows for the result's own rounding, half an ulp, and for a handful of roundings in the
+// computation: of the mean, of x - mean, of the deviation and of the affine map. Together these are
+// 8 half ulps of the type that is computed in.
 void expect_norm(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed =
       8 * half_ulp(out.type() == Type::kFloat64 ? Type::kFloat64 : Type::kFloat32);
@@ -81,7 +81,7 @@ void run_layer_norm(const Array& x, const Case& c, const std::string& what) {
 
 void run_add_layer_norm(const Array& x, const Array& residual, const Case& c,
                         const std::string& what) {
-  // In float first where the type is narrower: that is how one addition is rounded twice.
+  // Narrower types are added in float first, so that the sum is rounded twice, as in the op.
   std::vector<double> sums;
   for (int64_t i = 0; i < x.numel(); ++i) {
     const double exact = x.get(i) + residual.get(i);
@@ -202,7 +202,7 @@ TEST_P(NormOf, InPlace) {
     const std::vector<Wanted> wanted = oracle(values(x), length, nullptr, nullptr, 1e-5);
     ASSERT_EQ(layer_norm().call({x.value(), none(), none(), number(1e-5)}, {&x}).status, OPDOCK_OK);
     expect_norm(x, wanted, "layer_norm in place");
-    // The sum into the residual, as a model's residual stream does, and the result into x.
+    // The sum goes into the residual, as a model's residual stream does, and the result into x.
     Array out(GetParam(), {3, length}), sum(GetParam(), {3, length});
     ASSERT_EQ(add_layer_norm()
                   .call({x.value(), residual.value(), none(), none(), number(1e-5)}, {&out, &sum})
@@ -287,7 +287,7 @@ TEST(NormRefuses, OutputsThatOverlap) {
 
 TEST(NormPlan, FollowsItsShapeRules) {
   Array x(Type::kFloat16, {4, 3, 6}, {100, 10, 1});
-  x.tensor()->data = reinterpret_cast<void*>(64);  // never to be read
+  x.tensor()->data = reinterpret_cast<void*>(64);  // a pointer that must never be read
   const opdock_value shape_only = x.value(OPDOCK_VALUE_NO_DATA);
   const Result result =
       add_layer_norm().plan({shape_only, shape_only, none(), none(), number(1e-5)});

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_norm, add_layer_norm and bias_add_layer_norm through the Python package, on every device,
-in float64."""
+"""Tests layer_norm, add_layer_norm and bias_add_layer_norm through the Python package, on every
+device, against the reference in float64."""
 
 import pytest
 import row_cases
@@ -10,7 +10,8 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-# A handful of roundings of the mean, of x - mean, of the deviation and of the affine map.
+# Bound of a handful of rounding errors: of the mean, of x - mean, of the deviation and of the
+# affine map.
 COMPUTED = 8 * 2.0**-24
 
 
@@ -19,7 +20,8 @@ def double(parameter):
 
 
 def scale_of(x, weight, bias, eps):
-    """What rounding errors are relative to: the terms of the formula in units of the deviation."""
+    """Returns the scale of the rounding errors: the terms of the formula in units of the
+    deviation."""
     deviation = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
     scale = 1 + (x - x.mean(-1, keepdim=True)).abs() / deviation
     scale = scale + x.mean(-1, keepdim=True).abs() / deviation
@@ -43,7 +45,7 @@ def check_add(reference, assert_close, device, x, residual, weight=None, bias=No
 
 
 def check_bias_add(reference, assert_close, device, x, residual, input_bias, weight, bias):
-    """Also that the norm is the same where the sum is not wanted."""
+    """Also checks that the norm is the same where the sum is not wanted."""
     op = on(device, opdock.ops.bias_add_layer_norm)
     found, total = op(x, residual, input_bias, weight, bias)
     computed = torch.promote_types(x.dtype, torch.float32)
@@ -137,7 +139,7 @@ def test_nan_and_infinity_are_not_hidden(device, dtype):
 
 @pytest.mark.parametrize("length", [40, 1000, 1024, 8192, 33000])
 def test_the_sum_in_place(device, dtype, length):
-    """The sum takes the place of x or of residual while other threads still read their rows."""
+    """The sum replaces x or residual while other threads still read their rows."""
     add_layer_norm = on(device, opdock.ops.add_layer_norm)
     x, residual = (random((5, length), dtype, seed, mean=8.0) for seed in (1, 2))
     y, total = add_layer_norm(x, residual)

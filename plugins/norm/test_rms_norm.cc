@@ -1,4 +1,4 @@
-// rms_norm and add_rms_norm on the CPU against their definition in long double.
+// Tests rms_norm and add_rms_norm on the CPU against their definition in long double.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -18,7 +18,8 @@ const Op& add_rms_norm() {
   return op;
 }
 
-// Rounding errors are relative to the results: nothing is subtracted.
+// Returns the expected results. Rounding errors are relative to them, because nothing is
+// subtracted.
 std::vector<Wanted> oracle(const std::vector<double>& x, int64_t length, const Array* weight,
                            double eps) {
   const size_t n = static_cast<size_t>(length);
@@ -36,7 +37,8 @@ std::vector<Wanted> oracle(const std::vector<double>& x, int64_t length, const A
   return out;
 }
 
-// Half ulps of the type that is computed in: of the squares' sum, the root, the two products.
+// Allows for half ulps of the type that is computed in: of the sum of squares, the root and the two
+// products.
 void expect_norm(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed =
       8 * half_ulp(out.type() == Type::kFloat64 ? Type::kFloat64 : Type::kFloat32);
@@ -70,7 +72,7 @@ void run_add_rms_norm(const Array& x, const Array& residual, const Case& c,
   std::vector<double> sums;
   for (int64_t i = 0; i < x.numel(); ++i) {
     const double exact = x.get(i) + residual.get(i);
-    // In float first where the type is narrower: that is how one addition is rounded twice.
+    // Narrower types are added in float first, so that the sum is rounded twice, as in the op.
     sums.push_back(
         round_to(x.type(), x.type() == Type::kFloat64 ? exact : round_to(Type::kFloat32, exact)));
   }
@@ -141,7 +143,7 @@ TEST_P(RmsNormOf, NanAndInfinity) {
     x.set(length - 1, NAN);
     x.set(length, INFINITY);
     ASSERT_EQ(rms_norm().call({x.value(), none(), number(1e-5)}, {&out}).status, OPDOCK_OK);
-    // By the definition: NaN spoils its row, infinity divides the others to 0.
+    // By the definition, NaN spoils its row, and infinity divides the other elements to 0.
     for (int64_t i = 0; i < length; ++i) ASSERT_TRUE(std::isnan(out.get(i))) << i;
     ASSERT_TRUE(std::isnan(out.get(length)));
     for (int64_t i = length + 1; i < 2 * length; ++i) ASSERT_EQ(out.get(i), 0) << i;
@@ -164,7 +166,7 @@ TEST_P(RmsNormOf, InPlace) {
     residual.fill(12);
     const std::vector<opdock_value> args = {x.value(), residual.value(), none(), number(1e-5)};
     ASSERT_EQ(add_rms_norm().call(args, {&out, &sum}).status, OPDOCK_OK);
-    // The sum into the residual, as a model's residual stream does, and the result into x.
+    // The sum goes into the residual, as a model's residual stream does, and the result into x.
     ASSERT_EQ(add_rms_norm().call(args, {&x, &residual}).status, OPDOCK_OK);
     for (int64_t i = 0; i < x.numel(); ++i) {
       ASSERT_EQ(x.get(i), out.get(i));

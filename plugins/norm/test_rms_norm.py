@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rms_norm and add_rms_norm through the Python package, in float64, and all norms beside
-PyTorch's own errors."""
+"""Tests rms_norm and add_rms_norm through the Python package against the reference in float64, and
+compares the errors of all norms with PyTorch's."""
 
 import pytest
 import row_cases
@@ -11,7 +11,7 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-# Of the squares' sum, the root and the two products.
+# Bound of the rounding errors of the sum of squares, the root and the two products.
 COMPUTED = 8 * 2.0**-24
 
 

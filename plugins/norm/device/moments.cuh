@@ -1,4 +1,4 @@
-// The mean and the deviation of a row, of one piece of it after the other; in float.
+// The mean and the deviation of a row, combined piece by piece. All arithmetic is in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,18 +9,20 @@
 namespace layernorm {
 
 using namespace opdock;
-using opdock::fma;  // named, these win over the compiler's own
+using opdock::fma;  // these declarations win over the compiler's own functions
 using opdock::rsqrt;
 
-// The first element of a row of 16 bits. Any number among the elements will do for a mean: with it,
-// what the squares lose to the mean stays below what the result's rounding loses.
+// Returns the first element of a row of 16-bit elements, and 0 for 32-bit ones and rms norms. Any
+// of the elements may stand in for the mean: the digits that the sum of squares then loses matter
+// less than the result's rounding.
 template <class T, class Team>
 OPDOCK_DEVICE T first_of(int centred, const Team& team, const T* row) {
   return sizeof(T) == sizeof(float) || !centred ? T{} : team.first(row);
 }
 
-// A number near the mean of the elements that `tile` has, which stands from then on where it has
-// none; of rms norms, 0. first: of the row. Takes the team's reduction 0.
+// Returns a number near the mean of the elements in `tile`, and fills the tile with it where it has
+// no elements; for rms norms returns 0. first: the row's first element. Uses the team's reduction
+// 0.
 template <class T, class Params, class Team, class Tile>
 OPDOCK_DEVICE float shift_of(const Params& p, Team& team, Tile& tile, T first) {
   if (!p.centred) return 0.0f;
@@ -39,13 +41,13 @@ OPDOCK_DEVICE float shift_of(const Params& p, Team& team, Tile& tile, T first) {
   return to_float(first);
 }
 
-// sums: of the deviations from `shift`, and of their squares.
+// sums: the sum of the deviations from `shift`, and that of their squares.
 template <class Params>
 OPDOCK_DEVICE Moments moments_of(const Params& p, const Partial& sums, float shift) {
-  // What rounding, or the number chosen, has left of the mean.
+  // The part of the mean that `shift` lacks, because it is rounded or is just one of the elements.
   const float left = p.centred ? sums.a * p.share : 0.0f;
   const float variance = fma(-left, left, sums.b * p.share);
-  const float factor = rsqrt((variance < 0.0f ? 0.0f : variance) + p.eps);  // NaN stays
+  const float factor = rsqrt((variance < 0.0f ? 0.0f : variance) + p.eps);  // NaN stays NaN
   return {shift, factor, -left * factor};
 }
 

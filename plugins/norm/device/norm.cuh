@@ -1,4 +1,5 @@
-// Layer and rms norm along the last dimension, with the additions before them; in float.
+// Layer and rms norm along the last dimension, with the additions before them. All arithmetic is in
+// float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +10,7 @@ namespace layernorm {
 template <class T>
 struct Row {
   const T* x;
-  const T* residual;  // null: none
+  const T* residual;  // null: no residual
   const T* input_bias;
   T* out;
   T* sum;
@@ -26,7 +27,7 @@ struct Row {
   }
 };
 
-// kAdded: 0, 1 (residual) or 2 (input_bias too).
+// kAdded: 0, 1 (residual is added) or 2 (input_bias too).
 template <int kAdded>
 struct Norm {
   using Params = layernorm::Params;
@@ -45,7 +46,7 @@ struct Norm {
       first = from_float<T>(to_float(first) + other);
       // A sum in place would replace the first element before all have read it.
       if (p.sum == p.x || p.sum == p.residual) team.sync();
-      // What is normalised is the sum as it is stored, rounded.
+      // The sum is normalised as it is stored, that is, rounded.
       const auto residual = team.load(row.residual, T{});
       if constexpr (kAdded > 1)
         add_up(team, row, tile, residual, team.load(row.input_bias, T{}));
@@ -116,7 +117,7 @@ struct Norm {
       for (int j = 0; j < Size; ++j) sum[j] += value[j];
     }
   };
-  // Where the row is held, a sum that is not wanted is not stored.
+  // Adds up the row. Does not store an unwanted sum where the team holds the row.
   template <class T, class Team, class Tile, class... Others>
   static OPDOCK_DEVICE void add_up(Team& team, const Row<T>& row, Tile& tile,
                                    const Others&... others) {
@@ -125,7 +126,8 @@ struct Norm {
     else
       team.map(row.sum, Add(), tile, others...);
   }
-  // affine: of a normalised element, and of what is beside it.
+  // affine: maps a normalised element, and the elements of weight and bias in its column, to the
+  // result.
   template <class Piece, int Count, class Affine>
   static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&beside)[Count],
                                   Affine affine) {

@@ -1,4 +1,5 @@
-// The gradients of the norms: of x row by row, of weight and bias as sums over rows; in float.
+// The gradients of the norms: that of x row by row, those of weight and bias as sums over rows. All
+// arithmetic is in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,7 @@
 namespace layernorm::backward {
 
 // With y the normalised elements, r = 1 / sqrt(variance + eps) and g = grad * weight, the gradient
-// of x is r * (g - mean(g) - y * mean(g * y)); of rms norms without mean(g).
+// of x is r * (g - mean(g) - y * mean(g * y)); for rms norms without mean(g).
 struct Backward {
   using Params = BackwardParams;
   static constexpr int kTiles = 2;
@@ -27,7 +28,7 @@ struct Backward {
     auto grad = team.load(grads, T{});
     const float shift = shift_of(p, team, x, first);
 
-    // Of the deviations from shift and their squares; of g, and of g times the deviations.
+    // Sums of the deviations from shift and of their squares; of g, and of g times the deviations.
     Partial of_x = {}, of_grad = {};
     team.each(
         [&](int64_t column, bool here, auto& slopes, const auto& piece) {
@@ -86,7 +87,7 @@ struct Backward {
   }
 
  private:
-  // Whether g takes the place of grad: floats that are held, which loses nothing.
+  // Whether g replaces grad in the tile: where floats are held, which loses no precision.
   template <class T, class Team>
   static constexpr bool kWeighed = Team::kHolds && sizeof(T) == sizeof(float);
 
@@ -94,7 +95,7 @@ struct Backward {
   static OPDOCK_DEVICE void load_beside(const T* row, int64_t length, int64_t column, Piece* out) {
     load_side(row, column, length, Team::kPlain ? 0 : misalignment(row + column), out);
   }
-  // grad * weight; 0 where there are no elements.
+  // Computes grad * weight; 0 where there are no elements.
   template <class T, class Team, class Piece>
   static OPDOCK_DEVICE void weigh(const Params& p, int64_t column, bool here, const Piece& grad,
                                   float (&out)[piece_size<Piece>]) {

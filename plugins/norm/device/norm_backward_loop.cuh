@@ -1,5 +1,5 @@
-// All gradients of the norms in one pass over grad and x: blocks, or clusters of blocks, that take
-// rows in turn, and keep the sums over their rows in registers, as each thread has the same columns
+// All gradients of the norms in one pass over grad and x. Blocks, or clusters of blocks, take rows
+// in turn, and keep the sums over their rows in registers, because each thread has the same columns
 // of all of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -9,20 +9,22 @@
 
 namespace layernorm::backward {
 
-// The warps of a team share a row, and a block has as many rows at once as it has teams. Copies of
-// rows to come are on their way meanwhile: each thread copies what it reads itself, so that it
-// waits for nobody. A thread has Vectors vectors of a row, and copies of Stages rows. In a cluster
-// each block is one team and has a slice of the cluster's row; its warps tell all the others what
-// they have.
+// The warps of a team share a row, and a block handles as many rows at once as it has teams.
+// Meanwhile copies of the following rows are in flight: each thread copies what it will read
+// itself, so that it waits for no other thread. A thread has Vectors vectors of a row, and copies
+// of Stages rows. In a cluster each block is one team and has a slice of the cluster's row; its
+// warps send their sums to all other warps.
 template <class T, int Threads, int Vectors, int Stages, bool Clusters>
 class RowLoop {
   static constexpr int kSize = vector_size<T>, kWarp = warp_width();
-  static constexpr int kWarps = Threads / kWarp;  // of a block, at most
-  // In shared memory, before the copies, of each warp's part of a row, of two rows in turn: sums of
-  // deviations from a number near their mean, of their squares, of g = grad * weight, of g times
-  // the deviations; and that number. In a cluster the relay's memory is there.
+  static constexpr int kWarps = Threads / kWarp;  // upper bound per block
+  // Number of floats that each warp has in shared memory, before the copies, for its part of a row,
+  // in two buffers used alternately: the sums of deviations from a number near their mean, of their
+  // squares, of g = grad * weight and of g times the deviations; and that number. In a cluster the
+  // relay's memory takes this place.
   static constexpr int kSums = 8;
-  static constexpr int kWeights = sizeof(float) / sizeof(T);  // bytes, relative to those of a row
+  static constexpr int kWeights =
+      sizeof(float) / sizeof(T);  // size of a row's weights, relative to that of the row
   static_assert(2 * kWarps * kSums * sizeof(float) <= kLoopScratch, "as the host part takes it");
   static constexpr int kWarpElements = kWarp * Vectors * kSize;
 
@@ -76,10 +78,11 @@ class RowLoop {
     int stage = 0;
     for (int i = 0; i < rows_; ++i) {
       copy_async_wait<Stages - 1>();
-      const bool here = i < mine_;  // the same for the team
+      const bool here = i < mine_;  // the same for all threads of the team
       Part part;
       if (here) part = add_up(stage, i & 1);
-      // Of x and grad all is in registers now: copies take their place while the team meets.
+      // x and grad are in registers now: the next copies may take their slots while the team
+      // synchronises.
       fetch(i + Stages, stage);
       if constexpr (Clusters) {
         write(stage, gather_cluster(part.shift), part);
@@ -95,7 +98,7 @@ class RowLoop {
   }
 
  private:
-  // What a thread has of a row: deviations from the number near its warp's mean, and gradients.
+  // A thread's part of a row: deviations from a number near its warp's mean, and gradients.
   struct Part {
     float shift;
     float deviation[Vectors][kSize], grad[Vectors][kSize], g[Vectors][kSize];
@@ -106,7 +109,8 @@ class RowLoop {
   };
 
   OPDOCK_DEVICE bool has(int k) const { return k * kWarp < left_; }
-  // What a block of the cluster has of a row, and where that begins.
+  // length_of() returns how many elements of a row a block of the cluster has, length() how many
+  // this block has, and before() where its slice begins.
   OPDOCK_DEVICE int length_of(int rank) const {
     const int left = static_cast<int>(p_.length) - rank * p_.slice;
     return left < p_.slice ? left : p_.slice;
@@ -115,9 +119,9 @@ class RowLoop {
     return Clusters ? length_of(cluster_rank()) : static_cast<int>(p_.length);
   }
   OPDOCK_DEVICE int before() const { return Clusters ? cluster_rank() * p_.slice : 0; }
-  // Of the block, or of its cluster.
+  // Returns the number of the block, or of its cluster.
   OPDOCK_DEVICE int64_t number() const { return Clusters ? cluster_number() : block_index(); }
-  // A warp's part of so many elements; of a cluster's last block it may be none.
+  // Returns how many of so many elements a warp has; in a cluster's last block it may be none.
   static OPDOCK_DEVICE int elements_of(int length, int warp) {
     const int left = length - warp * kWarpElements;
     return left < 0 ? 0 : left < kWarpElements ? left : kWarpElements;
@@ -125,27 +129,28 @@ class RowLoop {
   static OPDOCK_DEVICE float share_of(int elements) {
     return elements == 0 ? 0.0f : 1.0f / static_cast<float>(elements);
   }
-  // Vectors of shared memory before the copies.
+  // Returns the size of the shared memory before the copies, in vectors.
   static OPDOCK_DEVICE int scratch() {
     return (Clusters ? cluster_relay_bytes(cluster_blocks(), kWarps) : kLoopScratch) / 16;
   }
   OPDOCK_DEVICE int rows_from(int64_t begin, int64_t step) const {
     return begin >= p_.rows.count ? 0 : static_cast<int>((p_.rows.count - 1 - begin) / step) + 1;
   }
-  // The sums of a team's warp.
+  // Returns the address of the sums of the team's warp `warp`.
   OPDOCK_DEVICE float* sums_of(int buffer, int warp) const {
     return dynamic_shared<float>() + (buffer * kWarps + before_ + warp) * kSums;
   }
-  // Where the thread's first vector of x is; of grad is the next, of grad_sum behind all stages.
+  // Returns the slot of the thread's first vector of x. The next slot has that of grad; those of
+  // grad_sum lie behind all stages.
   OPDOCK_DEVICE Bytes16* slot(int stage) const {
     return weights() + (stage * 2 + kWeights) * Vectors * kWarp;
   }
   OPDOCK_DEVICE Bytes16* slot_of_more(int stage) const {
     return slot(Stages) + stage * Vectors * kWarp;
   }
-  // Before all of them its weights, as floats.
+  // Returns the address of the thread's weights, as floats; they lie before all slots.
   OPDOCK_DEVICE Bytes16* weights() const { return dynamic_shared<Bytes16>() + ring_; }
-  // To the team's next row.
+  // Advances a pointer to the team's next row.
   OPDOCK_DEVICE void advance(int tensor, const T** at) const {
     *at = reinterpret_cast<const T*>(reinterpret_cast<const char*>(*at) +
                                      static_cast<uint64_t>(p_.rows.stride[tensor][0]) * step_);
@@ -175,7 +180,7 @@ class RowLoop {
     }
   }
 
-  // Vectors that are not there are never copied: they stay 0.
+  // Clears the slots of vectors beyond the row's end. They are never copied, so they stay 0.
   OPDOCK_DEVICE void clear_absent() const {
     OPDOCK_NO_UNROLL
     for (int stage = 0; stage < Stages; ++stage) {
@@ -189,7 +194,7 @@ class RowLoop {
     }
   }
 
-  // These come for one row after the other.
+  // Begins copying x and grad of the team's row i. Called for one row after the other.
   OPDOCK_DEVICE void fetch(int i, int stage) {
     if (i >= mine_) return;
     Bytes16* const to = slot(stage);
@@ -202,7 +207,7 @@ class RowLoop {
     advance(0, &x_);
     advance(1, &grad_);
   }
-  // And ends the row's group.
+  // Begins copying grad_sum of row i, and ends the row's group of copies.
   OPDOCK_DEVICE void fetch_more(int i, int stage) {
     if (p_.grad_sum && i < mine_) {
       OPDOCK_UNROLL
@@ -213,9 +218,9 @@ class RowLoop {
     copy_async_commit();
   }
 
-  // A number near the mean of the warp's elements; of rms norms, 0. For elements of 32 bits it is
-  // the mean of a quarter of them at least, which leaves of a sum of squares less than four times
-  // that about the mean.
+  // Returns a number near the mean of the warp's elements; for rms norms, 0. For 32-bit elements it
+  // is the mean of at least a quarter of them, about which the sum of squares is less than four
+  // times the sum about the mean.
   OPDOCK_DEVICE float shift_of(const float (&first)[kSize]) const {
     if constexpr (sizeof(T) != sizeof(float)) {
       const float any = shuffle(first[0], 0);
@@ -247,7 +252,7 @@ class RowLoop {
       OPDOCK_UNROLL
       for (float& each : vector) each -= part.shift;
     }
-    // Most threads have all: one branch for all vectors spares each a choice.
+    // Most threads have all their vectors: one branch for all of them spares a choice for each.
     if (!has(Vectors - 1)) {
       OPDOCK_UNROLL
       for (int k = 0; k < Vectors; ++k) {
@@ -279,8 +284,8 @@ class RowLoop {
     return part;
   }
 
-  // To the cluster's warps: the mean (0 of rms norms), and the sums about it, which are four
-  // numbers without the one that the deviations are from.
+  // Sends the cluster's warps the mean (0 for rms norms) and the sums about it. These are four
+  // numbers, because the number from which the deviations were taken is not needed.
   OPDOCK_DEVICE void give(const float (&sums)[4], float shift) const {
     const float left = p_.centred ? sums[0] * warp_share_ : 0.0f;
     Packed<float> all;
@@ -291,7 +296,7 @@ class RowLoop {
     relay_.give(all.bytes);
   }
 
-  // Until the sums of all that share a row are there.
+  // Waits until the sums of all warps that share a row are there.
   OPDOCK_DEVICE void meet() const {
     if (p_.team_warps > 1)
       block_barrier();
@@ -299,13 +304,14 @@ class RowLoop {
       warp_barrier();
   }
 
-  // mine: the number that the warp's deviations are from.
+  // Computes the slopes from the sums of the team's warps. mine: the number from which this warp's
+  // deviations are taken.
   OPDOCK_DEVICE Slopes gather(int buffer, float mine) const {
     const float shift = sums_of(buffer, 0)[4];
     float sums[4] = {};
     if (const int warp = lane_ % kWarps; warp < p_.team_warps) {
       const Packed<float> of = {load16(sums_of(buffer, warp))};
-      // Moved from the warp's number to that of all.
+      // Moves the sums from the warp's number to the team's.
       const float by = sums_of(buffer, warp)[4] - shift;
       sums[0] = fma(elements_, by, of.get(0));
       sums[1] = fma(by, sums[0] + of.get(0), of.get(1));
@@ -314,7 +320,7 @@ class RowLoop {
     }
     return slopes(warp_reduce4<kWarps>(sums, lane_), shift, mine);
   }
-  // The same from what all warps of the cluster have.
+  // Computes the slopes from the sums of all warps of the cluster.
   OPDOCK_DEVICE Slopes gather_cluster(float mine) {
     const Bytes16* const given = relay_.take();
     const float shift = Packed<float>{load16(given)}.get(0);
@@ -333,7 +339,7 @@ class RowLoop {
     }
     return slopes(warp_reduce4(sums, lane_), shift, mine);
   }
-  // sum: of all, by lanes as warp_reduce4() leaves them.
+  // sum: the four total sums, spread over lanes as warp_reduce4() leaves them.
   OPDOCK_DEVICE Slopes slopes(float sum, float shift, float mine) const {
     const Moments of = moments_of(p_, {shuffle(sum, 0), shuffle(sum, 1)}, shift);
     const float of_grad = shuffle(sum, 2), of_product = shuffle(sum, 3);
@@ -367,7 +373,7 @@ class RowLoop {
     advance(2, &out_);
   }
 
-  // Writes the sums over all teams' rows.
+  // Writes the sums over the rows of all teams.
   OPDOCK_DEVICE void finish() const {
     float* const shared = dynamic_shared<float>() + 4 * scratch();
     const int in_team = p_.team_warps * kWarpElements, in_block = block_threads() * Vectors * kSize;
@@ -392,19 +398,20 @@ class RowLoop {
   }
 
   const LoopParams& p_;
-  const int lane_, warp_;       // of this thread
-  int before_;                  // warps of the teams before its own
-  int ring_;                    // where its first copies are, behind the sums
-  int left_;                    // vectors of the row from its first one on
-  int rows_, mine_;             // that the block's first team takes, and this one
-  uint32_t step_;               // from one row of a team to its next, times an element's bytes
-  float share_;                 // 1 / elements in the first vectors of the warp
-  float elements_ = 0.0f;       // of the team's warp that has the lane's number
-  float last_elements_ = 0.0f;  // the same of the cluster's last block
+  const int lane_, warp_;  // this thread's lane and warp
+  int before_;             // warps of the teams before this thread's team
+  int ring_;               // where the thread's first copies are, behind the sums
+  int left_;               // vectors of the row from the thread's first one on
+  int rows_,
+      mine_;       // rows that the block's first team takes, and rows that this thread's team takes
+  uint32_t step_;  // distance between two consecutive rows of a team, times an element's bytes
+  float share_;    // 1 / elements in the first vectors of the warp
+  float elements_ = 0.0f;       // elements of the team's warp whose number is the lane's
+  float last_elements_ = 0.0f;  // the same for the cluster's last block
   float warp_share_ = 0.0f;     // in a cluster, 1 / elements of the warp
   ClusterRelay<kWarps> relay_;
-  const T *x_, *grad_, *more_;  // of the next row that is copied
-  T* out_;                      // of the next one that is written
+  const T *x_, *grad_, *more_;  // positions in the next row to copy
+  T* out_;                      // position in the next row to write
   float sums_[2][Vectors][kSize] = {};
 };
 
@@ -418,7 +425,7 @@ loop_rows(LoopParams p) {
   launch_turn();
   Loop<T, false>(p).run();
 }
-// The same by clusters, of rows that one block has no room for.
+// The same with clusters, for rows that do not fit into one block.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
 loop_slices(LoopParams p) {
