@@ -200,7 +200,7 @@ class Transfer {
 
   Call& call_;
   const Tensor on_gpu_, on_host_;
-  const Elements elements_;  // of the host's tensor
+  const Elements elements_;  // the host tensor's elements
   const bool converts_on_gpu_;
   const Dtype sent_;       // dtype that goes over the bus
   const int64_t stretch_;  // number of elements of sent_ that a buffer holds
