@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dropout beside PyTorch, on every device: opdock bench plugins/dropout"""
+"""Compares dropout with PyTorch on every device: opdock bench plugins/dropout"""
 
 import torch
 
@@ -8,8 +8,9 @@ from opdock.testing import bench, devices
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
-    tensors = 2 + 1 / x.element_size()  # the mask has a byte an element
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
+    tensors = 2 + 1 / x.element_size()  # the mask has one byte per element
     yield "dropout", "opdock", tensors, lambda: opdock.ops.dropout(x, 0.1)
     yield "dropout", "torch", tensors, lambda: torch.native_dropout(x, 0.1, True)
 

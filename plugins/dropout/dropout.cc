@@ -1,4 +1,5 @@
-// dropout and dropout_backward: check their arguments and hand the elements to the kernels.
+// Implements dropout and dropout_backward: checks their arguments and hands the elements to the
+// kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -58,7 +59,7 @@ void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
   plan.output(grad.like());
 }
 
-// The smallest number that is at least p * 2^32; both steps are exact.
+// Returns the smallest number that is at least p * 2^32; both steps are exact.
 Threshold threshold_of(double p) {
   const double least = std::ceil(std::ldexp(p, 32));
   if (least > 4294967295.0) return {1, false};
@@ -81,15 +82,16 @@ Params make_params(Tensor x, Tensor mask, Tensor out, double p) {
 }
 
 void launch(const Call& call, uint32_t kernel, Tensor x, const Params& params) {
-  // As many elements as a thread of the kernel has at a time.
+  // A kernel's thread handles this many elements at a time.
   const int64_t group = std::max<int64_t>(4, 16 / x.dtype().bytes());
   const int64_t groups = (params.numel + group - 1) / group;
-  // A group a thread, as long as there may be so many: AMD's driver takes fewer than 2^32 threads.
+  // Each thread has one group, up to the maximum number of threads: AMD's driver takes fewer than
+  // 2^32.
   constexpr int64_t most = (int64_t{1} << 32) / kThreads - 1;
   call.launch(kernel, {std::min((groups + kThreads - 1) / kThreads, most), kThreads}, params);
 }
 
-// Elements for which a thread of the CPU is worth waking: some ten microseconds of work.
+// Elements that are worth waking a CPU thread for: about ten microseconds of work.
 constexpr int64_t kGrain = 16384;
 
 void run(Call& call, Results results, Tensor x, double p, Generator) {

@@ -10,11 +10,11 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// Elements that are worked on at a time: what is known of them stays in the first cache.
+// Elements handled at a time, so that their numbers and masks stay in the first-level cache.
 constexpr int64_t kChunk = 1024;
 
-// Of the vector's elements those that are kept, whose bits in `keep` are all ones, times the
-// factor; the others are 0.
+// Returns value * factor for the kept elements, whose bits in `keep` are all ones, and 0 for the
+// others.
 template <class D>
 HWY_INLINE hn::VFromD<D> kept(D d, hn::VFromD<D> value, const uint32_t* keep,
                               hn::TFromD<D> factor) {
@@ -39,8 +39,9 @@ void drop(const Params& p, int64_t first, int64_t count, const uint32_t* keep) {
   });
 }
 
-// The call's numbers from number `first` on, in to[result], to[result + 1], …; whole blocks, which
-// the compiler makes several at a time of. `to` has room for three more than `count`.
+// Draws the call's numbers from number `first` on into to[result], to[result + 1], …. Draws whole
+// blocks, of which the compiler computes several at a time. `to` has room for six more than
+// `count`.
 int64_t draw(const opdock::RandomSource& random, int64_t first, int64_t count, uint32_t* to) {
   const unsigned long long at = random.offset + static_cast<unsigned long long>(first);
   const int64_t skip = static_cast<int64_t>(at & 3);

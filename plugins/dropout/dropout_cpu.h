@@ -1,4 +1,4 @@
-// Dropout on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of dropout, and the job that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

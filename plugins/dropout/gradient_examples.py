@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls by which tests/python/test_gradients.py checks the gradients that plugin.toml declares."""
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
 
 import numpy
 
 
 def examples():
-    """(op, arguments, keywords) of each; tensors with a gradient are float64."""
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
     x = numpy.random.default_rng(1).standard_normal((3, 5))
     mask = numpy.arange(15).reshape(3, 5) % 4 != 0
     for p in (0.0, 0.4, 1.0):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dropout and its gradient on every device, bit for bit: the oracle draws the numbers in NumPy."""
+"""Tests dropout and its gradient on every device, bit for bit: the oracle draws the numbers in
+NumPy."""
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from opdock.testing import move, on
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 SIZES = [0, 1, 2, 3, 4, 5, 127, 1025]
 SEED = 0xFEDC_BA98_7654_3210
-# Each remainder of a block; where the block's number outgrows 32 bits; the last number of all.
+# Each remainder modulo a block; a block number that outgrows 32 bits; and the last number of all.
 OFFSETS = [0, 1, 2, 7, 2**34 - 6, 2**64 - 3]
 
 
 def philox(counter, key):
-    """Philox4x32-10 of counters, an array [4, n], with a key of two words: an array [4, n]."""
+    """Returns Philox4x32-10 of counters, an array [4, n], with a key of two words: an array [4,
+    n]."""
     c = np.asarray(counter, dtype=np.uint64)
     low, word = np.uint64(0xFFFFFFFF), np.uint64(32)
     for turn in range(10):
@@ -29,7 +31,7 @@ def philox(counter, key):
 
 
 def numbers(seed, first, count):
-    """Numbers first … first + count - 1 of the seed, as plugin.h defines them."""
+    """Returns numbers first … first + count - 1 of the seed, as plugin.h defines them."""
     n = np.arange(count, dtype=np.uint64) + np.uint64(first)  # wraps
     block = n >> np.uint64(2)
     zero = np.zeros_like(block)
@@ -41,8 +43,9 @@ def numbers(seed, first, count):
 
 
 def wanted(x, p, seed, offset):
-    """(result, mask) of a tensor: what is kept is multiplied in float32, or float64."""
-    # Integers against p * 2^32, which is exact: so is the comparison.
+    """Returns (result, mask) for a tensor; kept elements are multiplied in float32, or float64 for
+    float64."""
+    # Comparing an integer with p * 2^32, which is exact, is exact too.
     kept = [int(u) >= p * 2**32 for u in numbers(seed, offset, x.numel())]
     mask = torch.tensor(kept, dtype=torch.bool).view(x.shape)
     return scaled(x, mask, p), mask
@@ -56,7 +59,7 @@ def scaled(x, mask, p):
 
 
 def assert_same(found, oracle):
-    """Bit for bit; a NaN is as good as another."""
+    """Compares bit for bit, except that any two NaNs are equal."""
     torch.testing.assert_close(found, oracle, rtol=0, atol=0, equal_nan=True)
 
 
@@ -84,7 +87,7 @@ def values(size, dtype, seed=0):
     ],
 )
 def test_the_oracle_is_the_published_generator(counter, key, words):
-    """The known answers of Random123, its authors' own implementation."""
+    """The known answers of Random123, the implementation by the generator's authors."""
     found = philox(np.array(counter).reshape(4, 1), key)
     assert " ".join(f"{int(word):08x}" for word in found[:, 0]) == words
 
@@ -116,7 +119,7 @@ def test_shapes(device, shape):
 
 @pytest.mark.parametrize("size", [70_001, 16_384 * 3])
 def test_many_elements(several_threads, device, size):
-    """Several threads of the CPU, several blocks of a GPU."""
+    """Several CPU threads, or several blocks on a GPU."""
     check(device, values(size, torch.float16), 0.1, 5)
 
 
@@ -135,7 +138,8 @@ def test_the_ends_of_p(device, dtype):
 
 
 def test_the_comparison_is_exact(device):
-    """With p = u / 2^32 the number u keeps its element, with the next double it does not."""
+    """With p = u / 2^32 the number u keeps its element, but with the next larger double it does
+    not."""
     drawn = [int(u) for u in numbers(SEED, 0, 64)]
     x = torch.ones(64)
     for i, u in enumerate(drawn):
@@ -148,7 +152,8 @@ def test_the_comparison_is_exact(device):
 
 
 def test_the_numbers_are_uniform():
-    """Within 5 standard deviations; a call's mask is independent of the next one's."""
+    """The means and correlations lie within 5 standard deviations; a call's mask is independent of
+    the next one's."""
     size = 2**20
     generator = opdock.Generator(2024)
     for p in (0.01, 0.3, 0.5, 0.9):
@@ -172,12 +177,12 @@ def test_backward(reference, device, dtype, size):
     found = on(device, opdock.ops.dropout_backward)(grad, mask, p)
     assert_same(found, scaled(grad, mask, p))
     assert_same(found, reference.dropout_backward(grad, mask, p))
-    wide = torch.cat([mask[:1], mask])[1:]  # of another alignment than the gradient
+    wide = torch.cat([mask[:1], mask])[1:]  # aligned differently from the gradient
     assert_same(on(device, opdock.ops.dropout_backward)(grad, wide, p), found)
 
 
 def test_the_reference(reference):
-    """What stands in for the plugin draws numbers of its own, and does the same with them."""
+    """The plugin's fallback draws its own numbers, and does the same with them."""
     x = values(100_000, torch.float32)
     y, mask = reference.dropout(x, 0.3, generator=torch.Generator().manual_seed(1))
     assert abs(mask.double().mean() - 0.7) < 0.01

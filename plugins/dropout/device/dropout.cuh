@@ -1,4 +1,4 @@
-// Dropout of contiguous tensors; each thread has groups of consecutive elements, which are whole
+// Dropout of contiguous tensors. Each thread has groups of consecutive elements, which are whole
 // blocks of random numbers and whole 16-byte vectors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,7 +14,7 @@ using namespace opdock;
 // A group's elements as they lie in memory: whole vectors.
 template <class T>
 struct Raw {
-  using Number = float;  // what is multiplied
+  using Number = float;  // type in which elements are multiplied
   static constexpr int kSize = vector_size<T>;
   Packed<T> piece;
 
@@ -55,15 +55,15 @@ struct Raw<double> {
   }
 };
 
-// Consecutive elements from x[first] on, as far as there are any.
+// Consecutive elements from x[first] on, up to the end of x.
 template <class T>
 struct Group {
   static constexpr int kSize = Raw<T>::kSize;
   using Number = typename Raw<T>::Number;
-  using Mask = Unit<kSize>;  // a byte an element
+  using Mask = Unit<kSize>;  // one byte per element
 
   Raw<T> raw;
-  int count;  // how many of them there are
+  int count;  // number of elements before the end of x
   bool is_whole;
 
   OPDOCK_DEVICE Group(const Params& p, int64_t first) {
@@ -79,8 +79,8 @@ struct Group {
     for (int i = 0; i < kSize; ++i) raw.set(i, i < count ? x[i] : T{});
   }
 
-  // Multiplies what is kept by the factor; the others become 0. Only here are the elements waited
-  // for.
+  // Multiplies the kept elements by the factor; the others become 0. Only this step waits for the
+  // elements to arrive.
   OPDOCK_DEVICE void drop(const bool (&keep)[kSize], const Params& p) {
     Number at[kSize], factor;
     if constexpr (sizeof(T) == 8) {
@@ -132,7 +132,8 @@ struct Group {
   }
 };
 
-// The first element of this thread's first group, and how far its next one is.
+// first_element() returns the first element of this thread's first group, element_step() the
+// distance to its next group.
 template <int Size>
 OPDOCK_DEVICE int64_t first_element() {
   return (block_index() * block_threads() + thread_index()) * Size;
@@ -149,7 +150,7 @@ forward(Params p) {
   const uint64_t seed = p.random.current_seed();
   for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
     Group<T> group(p, i);
-    uint32_t number[kSize] = {};  // dropped where the threshold is not reachable
+    uint32_t number[kSize] = {};  // 0 is dropped where the threshold is not reachable
     if (p.threshold.is_reachable)
       random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
     bool keep[kSize];

@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by dropout.cc.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by dropout.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,12 +6,12 @@
 
 namespace dropout {
 
-inline constexpr int kThreads = 256;  // of a block
+inline constexpr int kThreads = 256;  // threads per block
 
-// Which numbers keep their elements: those of at least p * 2^32, which for p = 1 is none.
+// An element is kept if its number is at least p * 2^32, which no number is for p = 1.
 struct Threshold {
-  unsigned int least;  // above 0 where it is not reachable
-  bool is_reachable;   // where it is not, nothing is kept, whatever a mask says
+  unsigned int least;  // above 0 if the threshold is not reachable
+  bool is_reachable;   // false: nothing is kept, even if the mask says so
 
   OPDOCK_HOST_DEVICE bool keeps(unsigned int number) const {
     return is_reachable && number >= least;
@@ -19,16 +19,16 @@ struct Threshold {
 };
 
 struct Params {
-  const void* x;  // in the backward op the gradient
+  const void* x;  // for the backward op, the gradient
   unsigned char* mask;
   void* out;
   long long numel;
-  double scale;       // of what is kept
-  float float_scale;  // the same, for elements of 32 bits and less
+  double scale;       // factor of the kept elements
+  float float_scale;  // the same factor, for elements of 32 bits or fewer
   // Whether x and out are aligned to 16 bytes, and mask to 8.
   bool is_aligned;
   Threshold threshold;
-  opdock::RandomSource random;  // of the forward op
+  opdock::RandomSource random;  // for the forward op only
 };
 
 }  // namespace dropout
