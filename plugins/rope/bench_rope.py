@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rope beside PyTorch, on every device: opdock bench plugins/rope"""
+"""Compares rope with PyTorch on every device: opdock bench plugins/rope"""
 
 import functools
 
@@ -8,24 +8,24 @@ import torch
 import opdock
 from opdock.testing import bench, devices
 
-SIZE = 128  # of a head
+SIZE = 128  # elements of a head
 
 
-@functools.cache  # what is timed is the call
+@functools.cache  # cached, so that only the call is timed
 def op(name="rope"):
     return opdock.load(f"rope/{name}")
 
 
 def split(x, size=SIZE):
-    """Rows of x as (q, k): a token each, of whose heads every fifth one is a key."""
+    """Returns rows of x as (q, k): each row is a token, and every fifth of its heads is a key."""
     heads = x.unflatten(-1, (-1, size))
     keys = max(1, heads.shape[1] // 5)
     return heads[:, :-keys], heads[:, -keys:]
 
 
 def tables(x, size=SIZE):
-    """Cosines and sines for as many positions as x has rows, in x's dtype as models make them and
-    as the peers are given them, and positions."""
+    """Returns (cosines, sines, positions) for as many positions as x has rows. The tables are in
+    x's dtype, as models make them and the peers receive them."""
     inverse = 10000.0 ** (-torch.arange(0, size, 2, device=x.device) / size)
     angles = torch.arange(len(x), device=x.device)[:, None] * inverse
     return (
@@ -40,7 +40,8 @@ def bytes_of(*tensors):
 
 
 def usual(interleaved, cos, sin, positions):
-    """What a user of PyTorch writes: a function of q and k; the tables are prepared for it."""
+    """Returns what a user of PyTorch writes: a function of q and k, with tables prepared in
+    advance."""
     if interleaved:
         cos, sin = (table.repeat_interleave(2, -1) for table in (cos, sin))
     else:
@@ -60,17 +61,18 @@ def usual(interleaved, cos, sin, positions):
 
 
 def pair(x, size=SIZE, interleaved=False):
-    """(the op of x, PyTorch's)."""
+    """Returns (the op applied to x, PyTorch's function applied to x)."""
     (q, k), args = split(x, size), tables(x, size)
     theirs = usual(interleaved, *args)
     return lambda: op()(q, k, *args, interleaved=interleaved), lambda: theirs(q, k)
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     if x.shape[-1] % (2 * SIZE):
         return
-    moved = 2 + bytes_of(*tables(x)) / bytes_of(x)  # the tables and positions are read too
+    moved = 2 + bytes_of(*tables(x)) / bytes_of(x)  # the tables and positions are also read
     for name, interleaved in (("rope", False), ("rope_interleaved", True)):
         ours, theirs = pair(x, interleaved=interleaved)
         yield name, "opdock", moved, ours
@@ -78,8 +80,9 @@ def candidates(x):
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). q and k of 40 and
-    of 72 heads, packed with v, rotated in place; and a quarter of each head rotated."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function}, x). q
+    and k have 40 and 60 heads; also packed with v and rotated in place; and with a quarter of each
+    head rotated."""
     for tokens, keys in ((16, 8), (8192, 8), (8192, 12)):
         x = torch.randn(tokens, 5 * keys * SIZE, device="cuda", dtype=dtype)
         bytes_moved = 2 * bytes_of(x) + bytes_of(*tables(x))
@@ -97,7 +100,7 @@ def extra_cases(dtype):
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     x = torch.randn(shape).to(dtype)

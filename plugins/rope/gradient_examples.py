@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls by which tests/python/test_gradients.py checks the gradients that plugin.toml declares."""
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
 
 import numpy
 
 
 def examples():
-    """(op, arguments, keywords) of each; tensors with a gradient are float64."""
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
     random = numpy.random.default_rng(1)
     q, k = random.standard_normal((3, 2, 8)), random.standard_normal((3, 1, 8))
     angles = random.uniform(-3, 3, (5, 3))

@@ -1,4 +1,4 @@
-// rope and rope_backward: check their arguments and hand the heads to the kernels.
+// Implements rope and rope_backward: checks their arguments and hands the heads to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <opdock/row_op.hpp>
@@ -62,7 +62,7 @@ void check_tables(Tensor q, const char* q_name, Tensor cos, Tensor sin) {
 }
 
 void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTensor& positions) {
-  const int32_t ndim = q.ndim() - 2;  // of the tokens
+  const int32_t ndim = q.ndim() - 2;  // dimensions of the tokens
   if (!positions) {
     if (q.size(ndim - 1) <= cos.size(0)) return;
     throw Error(OPDOCK_INVALID_ARGUMENT,
@@ -88,7 +88,7 @@ void plan_either(Plan* plan, const Arguments& of, const char* q_name, const char
 
 // --------------------------------------------------------------------------------------- running
 
-// Strides from one sequence, token and head to the next; 0 for one that nothing depends on.
+// Strides from one sequence, token or head to the next; 0 where the stride does not matter.
 struct Steps {
   int64_t sequence, token, head;
 };
@@ -110,7 +110,7 @@ bool is_in_place(const Heads& heads) {
          heads.in_token == heads.out_token && heads.in_head == heads.out_head;
 }
 
-// Makes one sequence of all, where everything goes on from one to the next evenly.
+// Treats all sequences as one, if everything continues evenly from one to the next.
 void join_sequences(Params* p) {
   const long long each = p->in_each;
   const auto goes_on = [each](const Heads& heads) {
@@ -151,7 +151,7 @@ Params make_params(const Arguments& of, Tensor out_q, Tensor out_k) {
   return p;
 }
 
-// The numbers are read before anything is written: heads may be rotated in place.
+// Checks all positions before anything is written, because heads may be rotated in place.
 void check_rows_exist(const Params& p) {
   if (!p.positions) return;
   for (long long token = 0; token < p.tokens; ++token) {
@@ -165,7 +165,7 @@ void check_rows_exist(const Params& p) {
   }
 }
 
-// Whether all that a GPU's threads touch is made of aligned 16-byte pieces.
+// Returns whether everything that a GPU's threads access consists of aligned 16-byte pieces.
 bool is_by_vectors(const Params& p, int64_t element, int64_t table_element) {
   uint64_t low = 0;
   const auto add = [&low](const void* data, int64_t bytes, std::initializer_list<int64_t> strides) {
@@ -186,12 +186,13 @@ bool is_by_vectors(const Params& p, int64_t element, int64_t table_element) {
 int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
 }
-// So many threads, at most `most`, that as few as possible are idle in the last block.
+// Returns a number of threads, at most `most`, that leaves as few as possible idle in the last
+// block.
 int64_t even_share(int64_t number, int64_t most) {
   return divide_up(number, divide_up(number, most));
 }
 
-// The kernel multiplies by numbers of 32 bits.
+// The kernel multiplies strides in 32 bits.
 void check_strides(const Params& p) {
   for (const long long stride :
        {p.q.in_token, p.q.in_head, p.q.out_token, p.q.out_head, p.k.in_token, p.k.in_head,
@@ -204,11 +205,11 @@ void check_strides(const Params& p) {
   }
 }
 
-// Of a multiprocessor. Of launches with no more, two run at once.
+// Threads per multiprocessor: two launches with no more than this run at the same time.
 constexpr int64_t kEarlyThreads = 512;
 
-// Threads with more heads read fewer angles. With one there are more of them: they are wanted where
-// all run at once (is_few), and where four heads would mostly be one.
+// A thread with more heads reads fewer angles. With one head each there are more threads. These are
+// wanted if all of them run at once (is_few), and if most groups of four would have only one head.
 int64_t heads_of_thread(const Params& p, bool is_few) {
   const int64_t fours = divide_up(p.q.count, kMostHeads) + divide_up(p.k.count, kMostHeads);
   return is_few || fours * kMostHeads > 2 * (p.q.count + p.k.count) ? 1 : kMostHeads;
@@ -227,7 +228,7 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
   const int64_t heads = heads_of_thread(*p, most <= multiprocessors * kEarlyThreads);
   p->q_groups = divide_up(p->q.count, heads);
   p->groups = p->q_groups + divide_up(p->k.count, heads);
-  // Small blocks, if they are too few for all multiprocessors otherwise.
+  // Blocks are small if there would not be enough large ones for all multiprocessors.
   const int64_t threads = most > multiprocessors * kThreads ? kThreads : kFewThreads;
   const int64_t x = even_share(slots, threads), y = even_share(p->groups, threads / x);
   // A block has at most 64 threads in its third dimension.
@@ -243,14 +244,15 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
   p->is_simple = p->by_vectors && p->copied == 0 && p->in_each == p->tokens && slot_blocks == 1;
   const int64_t blocks = token_blocks * head_blocks;
   opdock::Launch how = {opdock::Dim3(blocks, 1, slot_blocks), opdock::Dim3(x, y, z)};
-  // Of more threads the next launch's blocks do not all find room, and gather on some of the
+  // With more threads, the next launch's blocks do not all find room and gather on some of the
   // multiprocessors: a chain of such launches took a fifth longer.
   if (slot_blocks == 1 && blocks * x * y * z <= multiprocessors * kEarlyThreads)
     how.flags = opdock::detail::turn_flags(call, blocks, x * y * z);
   call.launch(kRotate(dtype, heads), how, *p);
 }
 
-// The host has made sure that an output is its own argument, or shares no memory with any.
+// Refuses an output in the memory of the other argument. The host has already ensured that an
+// output either shares no memory with an argument or is an argument itself.
 void check_output(Tensor out, const char* name, Tensor other, const char* other_name) {
   opdock::check_rows(out, name);
   if (out.numel() == 0 || other.numel() == 0 || out.raw() != other.raw()) return;
@@ -270,7 +272,7 @@ void run_either(Call& call, Results results, const Arguments& of, const char* q_
   check_rows_exist(params);
   const Job job = {of.q.dtype(), params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(rotate);
-  // A second thread pays off for some ten microseconds of work.
+  // Waking a second thread pays off for about ten microseconds of work.
   const int64_t elements = (params.q.count + params.k.count) * of.q.size(-1);
   call.parallel_for(params.tokens, std::max<int64_t>(1, 16384 / elements),
                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });

@@ -10,11 +10,12 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// Pairs whose angles are kept at a time, ready for all heads: a multiple of every vector's size.
+// Pairs whose angles are loaded at a time, for all heads; a multiple of every vector's size.
 constexpr int64_t kPairs = 256;
 
-// Of pairs first … first + count - 1 of a token; interleaved: each twice, and with the signs that
-// the sines have for a pair's elements. What is left of the last vector has any values.
+// Angles of pairs first … first + count - 1 of a token. If interleaved, each appears twice, and the
+// sines have the signs that a pair's elements need. The rest of the last vector holds arbitrary
+// values.
 template <class C>
 struct Angles {
   alignas(64) C cos[2 * kPairs] = {};
@@ -60,7 +61,7 @@ void load_angles_at(const Params& p, int64_t position, Angles<C>* out) {
   }
 }
 
-// (a, b) of each pair becomes (a cos - b sin, b cos + a sin). `apart`: how far b is behind a.
+// Turns each pair (a, b) into (a cos - b sin, b cos + a sin). `apart`: distance from a to b.
 template <class T, class C>
 HWY_INLINE void rotate_halves(const Angles<C>& angles, const T* in, T* out, int64_t apart) {
   simd::for_row<C>(angles.count, [&](const auto& vector, auto, int64_t i) HWY_ATTR {
@@ -73,7 +74,7 @@ HWY_INLINE void rotate_halves(const Angles<C>& angles, const T* in, T* out, int6
 
 template <class T, class C>
 HWY_INLINE void rotate_neighbours(const Angles<C>& angles, const T* in, T* out) {
-  if constexpr (hn::MaxLanes(simd::FullTag<C>()) == 1) {  // without vectors
+  if constexpr (hn::MaxLanes(simd::FullTag<C>()) == 1) {  // without SIMD vectors
     const simd::WholeVector<C> one;
     for (int64_t i = 0; i < 2 * angles.count; i += 2) {
       const auto cos = one.load_whole(angles.cos + i), sin = one.load_whole(angles.sin + i + 1);
@@ -90,7 +91,8 @@ HWY_INLINE void rotate_neighbours(const Angles<C>& angles, const T* in, T* out) 
   });
 }
 
-// One token's heads, of q or of k. The last angles of a head come with what is to be copied.
+// Rotates one token's heads, of q or of k. With the last angles of a head (is_last), also copies
+// the elements that are not rotated.
 template <class T, class C>
 HWY_INLINE void rotate_heads(const Params& p, const Heads& heads, const Params::Place& at,
                              const Angles<C>& angles, bool is_last) {

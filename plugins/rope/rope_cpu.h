@@ -1,4 +1,4 @@
-// rope on the CPU: what the plugin hands to the kernel.
+// Declares the CPU kernel of rope, and the job that the plugin hands it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace rope {
 
 struct Job {
-  opdock_dtype dtype;  // of q and k: float32, float16, bfloat16 or float64
-  Params params;       // with positions inside of the tables
+  opdock_dtype dtype;  // dtype of q and k: float32, float16, bfloat16 or float64
+  Params params;       // all positions are inside of the tables
 };
 
 OPDOCK_SIMD_DECLARE(

@@ -4,8 +4,8 @@
 namespace opdock_test::rope_plugin {
 namespace {
 
-// The launch for heads of `size` elements, of which `turned` are rotated; odd: which argument is
-// misaligned, 1 for q, 2 for k, 3 for cos; 0: none.
+// Returns the launch for heads of `size` elements, of which `turned` are rotated. odd: which
+// argument is misaligned: 1 for q, 2 for k, 3 for cos; 0 for none.
 Launch launch_of(Type type, int64_t tokens, int64_t queries, int64_t keys, int64_t size,
                  int64_t turned, int odd = 0, bool in_place = false) {
   const std::vector<int64_t> q_strides = {queries * size, size, 1},
@@ -33,7 +33,7 @@ void expect_shape(const Launch& launch, std::vector<uint32_t> grid, std::vector<
   }
 }
 
-// Threads for pieces of a head, fours of heads, tokens.
+// A block's dimensions are pieces of a head, groups of four heads, and tokens.
 TEST(RopeLaunches, HaveAThreadForTwoPiecesOfFourHeads) {
   const Launch launch = launch_of(Type::kBFloat16, 1000, 32, 8, 128, 128);
   expect_shape(launch, {334, 1, 1}, {8, 10, 3});
@@ -48,10 +48,10 @@ TEST(RopeLaunches, HaveAThreadForEachHeadWhereTheyAreFew) {
   expect_shape(launch, {500, 1, 1}, {8, 8, 1});
   EXPECT_EQ(launch.kernel, "rope::rotate<opdock::bfloat16, 1>");
   EXPECT_EQ(launch.how.flags, OPDOCK_LAUNCH_PROGRAMMATIC);
-  // Blocks enough for all multiprocessors may be large.
+  // Blocks may be large if there are enough of them for all multiprocessors.
   expect_shape(launch_of(Type::kBFloat16, 200, 32, 8, 128, 128), {400, 1, 1}, {8, 20, 1});
   expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 4, 1});
-  // Few heads of many tokens.
+  // Many tokens with few heads.
   expect_shape(launch_of(Type::kFloat16, 20000, 1, 1, 64, 64), {625, 1, 1}, {4, 2, 32});
   const Launch many = launch_of(Type::kFloat16, 200000, 1, 0, 16, 16);
   expect_shape(many, {3125, 1, 1}, {1, 1, 64});
@@ -71,10 +71,10 @@ TEST(RopeLaunches, CopyTheRestOfAHeadOnlyIfItIsNotInPlace) {
 TEST(RopeLaunches, GoByElementsWhereAnythingIsMisaligned) {
   for (int odd : {1, 2, 3})
     expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {200, 1, 1}, {32, 2, 1});
-  // Half of what is rotated is not made of whole pieces, or what is copied.
+  // Half of the rotated elements is not made of whole pieces; then the copied elements are not.
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {200, 1, 1}, {32, 2, 1});
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {200, 1, 1}, {18, 2, 1});
-  // Heads that are not there do not count.
+  // A tensor without heads does not count.
   expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {25, 1, 1}, {4, 4, 4});
 }
 
@@ -93,7 +93,7 @@ TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
 }
 
 TEST(RopeLaunches, RefusesStridesThatTheKernelCannotMultiplyBy) {
-  // Not accessed: the launch is not made.
+  // q is not accessed, because the launch is not made.
   Array q(Type::kFloat16, {2, 1, 16}), cos(Type::kFloat32, {2, 8}),
       out_q(Type::kFloat16, {2, 1, 16});
   Array k(Type::kFloat16, {2, 0, 16}), out_k(Type::kFloat16, {2, 0, 16});

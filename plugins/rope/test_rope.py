@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rope and its gradient on every device, against the rotation as a product of complex numbers in
+"""Tests rope and its gradient on every device. The oracle rotates by multiplying complex numbers in
 float64."""
 
 import pytest
@@ -10,11 +10,12 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-# Of the computation: two roundings in float32, relative to what is added.
+# Bound of two rounding errors in float32, relative to the added terms.
 COMPUTED = 1.3e-7
-# (D, R): whole vectors, and none; a part rotated; and neighbours that are no power of two.
+# (D, R): with and without whole vectors; partly rotated; and numbers of neighbours that are no
+# power of two.
 HEADS = [(128, 128), (64, 64), (80, 32), (256, 64), (2, 2), (6, 4), (34, 34), (96, 96), (40, 20)]
-LENGTH = 50  # of the tables
+LENGTH = 50  # rows of the tables
 
 
 def op(name="rope"):
@@ -22,7 +23,7 @@ def op(name="rope"):
 
 
 def tables(pairs, dtype=torch.float32, length=LENGTH):
-    """Cosines and sines of angles of every size."""
+    """Returns cosines and sines of angles of every size."""
     generator = torch.Generator().manual_seed(length)
     angles = torch.rand(length, pairs, generator=generator, dtype=torch.float64) * 6.3
     return angles.cos().to(dtype), angles.sin().to(dtype)
@@ -34,7 +35,7 @@ def some_positions(*shape, dtype=torch.int64):
 
 
 def rotated(x, cos, sin, positions=None, interleaved=False, inverse=False, magnitudes=False):
-    """The oracle; magnitudes: of each result the sum of its terms' magnitudes."""
+    """Computes the oracle; with magnitudes, the sum of the magnitudes of each result's terms."""
     if positions is None:
         positions = torch.arange(x.shape[-3])
     angles = torch.complex(cos.double(), sin.double())[positions.long()][..., None, :]
@@ -54,7 +55,7 @@ def rotated(x, cos, sin, positions=None, interleaved=False, inverse=False, magni
 
 
 class Check:
-    """Calls the ops on a device and compares what they give."""
+    """Calls the ops on a device and compares their results with the oracle."""
 
     def __init__(self, device, assert_close):
         self.device, self.assert_close = device, assert_close
@@ -107,7 +108,7 @@ def test_grouped_queries(check, dtype, queries, keys, tokens):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("turned", [4100, 1100, 512, 514])
 def test_large_heads(check, dtype, turned, interleaved):
-    """More pairs than a block has threads, and than the CPU keeps angles of at a time."""
+    """More pairs than a block has threads, and than the CPU loads angles for at a time."""
     q, k = heads(3, dtype, 3, 1, 4104)
     check(q, k, *tables(turned // 2), some_positions(3), interleaved)
 
@@ -122,7 +123,7 @@ def test_many_tokens(several_threads, check, dtype):
 @pytest.mark.parametrize("begin", [0, 1])
 @pytest.mark.parametrize("turned", [64, 32])
 def test_many_heads_of_many_tokens(check, dtype, begin, turned, interleaved):
-    """More than a GPU runs at once: a thread has four heads, or the two that are left."""
+    """More heads than a GPU runs at once: a thread has four heads, or the two that remain."""
     tokens, size = 800, 64
     packed = random((tokens, 24 * size + 1), dtype)[:, begin : begin + 24 * size]
     q, k = packed.unflatten(-1, (-1, size)).split([18, 6], -2)
@@ -136,7 +137,7 @@ def test_positions(check, dtype, interleaved):
     for positions in (
         some_positions(3, 7),
         some_positions(3, 7, dtype=torch.int32),
-        some_positions(7),  # the same in each sequence
+        some_positions(7),  # the same positions in each sequence
         some_positions(1, 7).expand(3, 7),
         some_positions(7, 3).t(),
         some_positions(6, 14)[::2, ::2],
@@ -151,7 +152,8 @@ def test_positions(check, dtype, interleaved):
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_strided_tables(check, dtype, interleaved):
-    """The halves of one table, as vLLM and FlashInfer keep them, and a table of both halves."""
+    """The tables are halves of one table, as vLLM and FlashInfer keep them, and parts of a table
+    that repeats them."""
     q, k = heads(9, dtype)
     for kind in (torch.float32, dtype):
         cache = torch.cat(tables(32, kind), -1)
@@ -168,7 +170,8 @@ def test_strided_tables(check, dtype, interleaved):
 
 
 def views(dtype, begin, size):
-    """(q, k) as views: of a packed qkv, with heads before tokens, with gaps, of one token."""
+    """Yields (q, k) as views: of a packed qkv, with heads before tokens, with gaps, of one
+    token."""
     packed = random((2, 5, 8 * size + 24), dtype)[..., begin : begin + 8 * size]
     split = packed.split([4 * size, 2 * size, 2 * size], -1)
     yield tuple(part.unflatten(-1, (-1, size)) for part in split[:2])
@@ -176,7 +179,8 @@ def views(dtype, begin, size):
     yield grouped[..., :2, :].flatten(-3, -2), grouped[..., 2, :]
     wide = random((2, 6, 9, size + 8), dtype, 1)[..., begin % 8 : begin % 8 + size]
     yield wide.transpose(1, 2)[:, :, :4], wide.transpose(1, 2)[:, :, 4:]
-    yield wide.transpose(1, 2)[:, 3:4, :4], wide.transpose(1, 2)[:, :1, 4:]  # a token of each
+    # one token of each sequence
+    yield wide.transpose(1, 2)[:, 3:4, :4], wide.transpose(1, 2)[:, :1, 4:]
     yield wide[0, :, :4].transpose(0, 1), wide[1, :, 4:8].transpose(0, 1)
     yield wide[0, ::2, ::3], wide[1, 1::2, 2::3]
     odd = random((5, 8, size + 1), dtype, 3)
@@ -231,7 +235,7 @@ def test_outputs_with_gaps(check, device, dtype):
         assert on(device, op())(q, k, *args, out=outs)[0] is outs[0]
         assert all(torch.equal(one, two) for one, two in zip(outs, wanted, strict=True))
         assert wide.count_nonzero() == sum(out.count_nonzero() for out in outs)
-    # One of the two in place, with elements that are only copied.
+    # Only one of the two is in place, and it has elements that are only copied.
     own, out = q.clone(), torch.empty_like(k)
     on(device, op())(own, k, *args, out=(own, out))
     assert torch.equal(own, wanted[0]) and torch.equal(out, wanted[1])
@@ -260,7 +264,8 @@ def test_zero_sizes(check, dtype, tokens, queries, keys, size, pairs):
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("size", [64, 10])
 def test_quarter_turns_are_exact(check, device, dtype, size, interleaved):
-    """No turn keeps each bit but the sign of 0, a quarter swaps; also of subnormal numbers."""
+    """A rotation by 0 keeps every bit except the sign of 0, and a quarter turn swaps elements; also
+    for subnormal numbers."""
     info = torch.finfo(dtype)
     q, k = heads(2, dtype, size=size)
     q[:, 0] = info.smallest_normal / 4
@@ -277,14 +282,14 @@ def test_quarter_turns_are_exact(check, device, dtype, size, interleaved):
 
 
 def test_special_values(check, dtype):
-    """Infinities and NaN as in the oracle; they disturb no other pair."""
+    """Infinities and NaN spread as in the oracle, and disturb no other pair."""
     inf, nan = float("inf"), float("nan")
     q, k = heads(4, dtype)
     q[0, 0, 3], q[1, 1, 40], q[2, 2, 63], k[3, 1, 0] = inf, -inf, nan, inf
     for interleaved in (False, True):
         found = on(check.device, op())(q, k, *tables(32), interleaved=interleaved)
         for x, one in zip((q, k), found, strict=True):
-            # Complex numbers in PyTorch have rules of their own for infinity.
+            # PyTorch's complex numbers treat infinity by rules of their own.
             wanted = rotated(x.nan_to_num(0, 0, 0), *tables(32), interleaved=interleaved)
             bad = ~rotated(x, *tables(32), interleaved=interleaved, magnitudes=True).isfinite()
             assert torch.equal(~one.isfinite(), bad)
@@ -296,7 +301,8 @@ def test_special_values(check, dtype):
 @pytest.mark.parametrize("positions", [[0, LENGTH, 2], [0, 1, -1], [2**40, 1, 2]])
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_positions_outside_of_the_tables(device, dtype, positions, interleaved):
-    """On the CPU an error, before anything is written; on a GPU NaN, of these tokens alone."""
+    """On the CPU this is an error, before anything is written; on a GPU only the results of these
+    tokens are NaN."""
     q, k = heads(3, dtype, size=40)
     args = (*tables(12), torch.tensor(positions))
     keywords = {"interleaved": interleaved}
@@ -315,13 +321,14 @@ def test_positions_outside_of_the_tables(device, dtype, positions, interleaved):
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_errors_are_not_above_torch(check, device, dtype, interleaved):
-    """Beside PyTorch's formula in the dtype, and for 16 bits in float32 too."""
+    """Compares the errors with those of PyTorch's formula in the same dtype, and for 16 bits also
+    in float32."""
     q, k = heads(LENGTH, dtype, 16, 4, 128)
     cos, sin = tables(64, dtype)
     oracle = rotated(q, cos, sin, interleaved=interleaved)
 
     def usual(x, cos, sin):
-        """As transformers have it."""
+        """Rotates x with the formula of the transformers package."""
         if interleaved:
             cos, sin = (table.repeat_interleave(2, -1)[:, None] for table in (cos, sin))
             other = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
@@ -413,7 +420,7 @@ def test_bad_inputs_name_the_argument(device, number):
 
 
 def test_outputs_that_take_the_other_argument(device):
-    """An element of q may be needed after it has been written over as one of k."""
+    """An element of q may still be needed after a result for k has overwritten it."""
     q, k = heads(3, torch.float32, 2, 2)
     args = tables(32)
     for one, two, out in ((q, k, (k, q)), (q, q, (q, k))):

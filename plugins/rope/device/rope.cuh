@@ -1,5 +1,5 @@
-// Rotary embedding on a GPU: a thread has two pieces of 16 bytes, or two elements, of one or of
-// each of four heads of a token, which one set of angles rotates.
+// Rotary embedding on a GPU. A thread has two pieces of 16 bytes, or two elements, in one head of a
+// token or in each of four, which it rotates by the same angles.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ namespace rope {
 
 using namespace opdock;
 
-// `Count` elements of a table's row, aligned as 16 bytes or as a whole. They become
-// to[Begin], to[Begin + 1], ….
+// Loads `Count` elements of a table's row into to[Begin], to[Begin + 1], …. They are aligned to 16
+// bytes, or to their total size.
 template <int Begin, int Count, typename E, int Size>
 OPDOCK_DEVICE void load_angles(const E* from, float (&to)[Size]) {
   if constexpr (Count == 1) {
@@ -44,18 +44,18 @@ OPDOCK_DEVICE void load_angles(const E* from, float (&to)[Size]) {
   }
 }
 
-// Where a thread's two pieces begin in a head.
+// Offsets in a head at which a thread's two pieces begin.
 struct Pieces {
   int first, second;
 };
 
-// Of numbers that fit 32 bits (check_strides() in rope.cc).
+// Multiplies two numbers that fit into 32 bits (see check_strides() in rope.cc).
 template <typename A, typename B>
 OPDOCK_DEVICE int64_t times(A a, B b) {
   return static_cast<int64_t>(static_cast<int32_t>(a)) * static_cast<int32_t>(b);
 }
 
-// The cosines or sines of the pairs in both pieces, of a row of a table.
+// Loads the cosines or sines of the pairs in both pieces from a row of a table.
 template <bool Interleaved, typename E, int Size>
 OPDOCK_DEVICE void load_row(const E* row, const Pieces& at, float (&to)[Size]) {
   if constexpr (Interleaved && Size > 1) {
@@ -82,7 +82,7 @@ OPDOCK_DEVICE void rotate_pair(float cos, float sin, float& a, float& b) {
   b = opdock::fma(b, cos, before * sin);
 }
 
-// Both pieces, of which (a[j], b[j]) or, interleaved, two that follow each other are a pair.
+// Rotates both pieces. A pair is (a[j], b[j]) or, if interleaved, two consecutive elements.
 template <bool Interleaved, int Size>
 OPDOCK_DEVICE void rotate_pieces(const float (&cos)[Size], const float (&sin)[Size],
                                  float (&a)[Size], float (&b)[Size]) {
@@ -98,7 +98,7 @@ OPDOCK_DEVICE void rotate_pieces(const float (&cos)[Size], const float (&sin)[Si
   }
 }
 
-// The thread's heads: from `in` on, written from `out` on.
+// The thread's heads, which are read from `in` and written to `out`.
 template <typename T>
 struct Group {
   const T* in;
@@ -180,7 +180,7 @@ OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) 
   }
 }
 
-// Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
+// Neighbouring threads have neighbouring pieces of a head, whichever elements are pairs.
 template <int Heads, typename T, typename Piece>
 OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
                                int slot) {
@@ -203,8 +203,8 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
   copy_group<Heads, T, Piece>(group, {first, first + step * kSize}, end);
 }
 
-// One head's piece where p.is_simple. Most of a small launch's time is what its threads do before
-// they ask for elements, which is less here than in find_group() and rotate_slot().
+// Rotates one head's piece where p.is_simple. Most of a small launch's time is spent before its
+// threads request elements, which takes less code here than in find_group() and rotate_slot().
 template <typename T, bool Interleaved>
 OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
   const bool is_k = number >= static_cast<int>(p.q_groups);
@@ -220,8 +220,9 @@ OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
                                              {first, first + static_cast<int>(p.rotated) / 2});
 }
 
-// A block's threads: pieces of a head, groups of heads, tokens. Blocks: a token's heads, tokens;
-// and in the third dimension pieces, if a head has more than a block has threads.
+// The threads of a block are laid out as: pieces of a head, groups of heads, tokens. Blocks: a
+// token's heads, tokens; and in the third dimension pieces, if a head has more of them than a block
+// has threads.
 template <class T, int Heads>
 OPDOCK_KERNEL_BLOCKS(kThreads, Heads > 1 ? 4 : 6)
 rotate(Params p) {

@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by the host part.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by the host code.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,15 +6,15 @@
 
 namespace rope {
 
-inline constexpr int kThreads = 256;    // of a block, at most
-inline constexpr int kFewThreads = 64;  // the same of few blocks
-inline constexpr int kMostHeads = 4;    // that a thread rotates by the same angles
+inline constexpr int kThreads = 256;    // upper bound of the threads per block
+inline constexpr int kFewThreads = 64;  // the same for launches of few blocks
+inline constexpr int kMostHeads = 4;    // heads that a thread rotates by the same angles
 
 // q or k. Strides are in elements; the last dimension has stride 1.
 struct Heads {
   const void* in;
   void* out;
-  long long count;  // of a token's heads
+  long long count;  // number of a token's heads
   long long in_sequence, in_token, in_head;
   long long out_sequence, out_token, out_head;
 };
@@ -23,26 +23,27 @@ struct Params {
   Heads q, k;
   const void* cos;  // [length, rotated / 2]
   const void* sin;
-  const void* positions;  // null: a token's place in its sequence
+  const void* positions;  // null: a token's position is its index in its sequence
   long long length;       // rows of the tables
   long long cos_row, sin_row;
   long long position_sequence, position_token;
-  long long tokens;    // of all sequences, below 2^31
+  long long tokens;    // in all sequences, below 2^31
   long long in_each;   // tokens of one sequence
-  long long rotated;   // elements of a head, first
-  long long copied;    // after them; on a GPU 0 where they are in place
-  int wide_positions;  // int64, else int32
-  int narrow_tables;   // of the heads' dtype, else float
+  long long rotated;   // elements at the beginning of a head
+  long long copied;    // elements that follow; 0 on a GPU if they are in place
+  int wide_positions;  // positions are int64, else int32
+  int narrow_tables;   // the tables have the heads' dtype, else float
   int interleaved;
-  int inverse;  // by the negative angles
+  int inverse;  // rotates by the negative angles
 
-  // Of a GPU's launch:
-  int by_vectors;              // 16-byte pieces of everything are aligned
-  int is_simple;               // so, one sequence, nothing copied, a head in one block
-  int head_blocks;             // that a token's heads are spread over
-  long long q_groups, groups;  // of a thread's heads each: of q, and in all
+  // The following are for a GPU's launch.
+  int by_vectors;   // everything consists of aligned 16-byte pieces
+  int is_simple;    // by_vectors holds, there is one sequence, nothing is copied, and a head fits
+                    // into one block
+  int head_blocks;  // blocks that a token's heads are spread over
+  long long q_groups, groups;  // groups of heads for one thread each: in q, and in all
 
-  // Token number `token` of all.
+  // Sequence and index within it of a token that has number `token` among all.
   struct Place {
     long long sequence, token;
   };
@@ -51,7 +52,7 @@ struct Params {
     const unsigned number = static_cast<unsigned>(token), each = static_cast<unsigned>(in_each);
     return {number / each, number % each};
   }
-  // Its row of the tables, which may be outside of them.
+  // Returns the token's row of the tables, which may be outside of them.
   OPDOCK_HOST_DEVICE long long position(const Place& at) const {
     if (!positions) return at.token;
     const long long i = at.sequence * position_sequence + at.token * position_token;
