@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cross_entropy and its gradient beside PyTorch, on every device:
-opdock bench plugins/cross_entropy"""
+"""Compares cross_entropy and its gradient with PyTorch on every device: opdock bench
+plugins/cross_entropy"""
 
 import torch
 import torch.nn.functional as F
@@ -8,19 +8,19 @@ import torch.nn.functional as F
 import opdock
 from opdock.testing import bench, devices
 
-CPU_SHAPES = [(8192, 1000), (1024, 32000), (256, 128256)]  # that cpu_ops.py adds to its own
+CPU_SHAPES = [(8192, 1000), (1024, 32000), (256, 128256)]  # shapes that cpu_ops.py adds to its own
 
 
 def arguments(logits):
-    """(targets of the rows, what the gradient of their mean is multiplied by)."""
+    """Returns (the rows' targets, the scale of the gradient of the mean loss)."""
     rows, classes = logits.shape
     target = torch.randint(0, classes, (rows,), device=logits.device)
     return target, torch.tensor(1 / rows, device=logits.device)
 
 
 def with_gradient(function, logits, target):
-    """A function of no arguments that gives the mean of function(logits, target) and its gradient
-    by autograd."""
+    """Returns a function without arguments that computes the mean of function(logits, target) and
+    its gradient by autograd."""
     logits = logits.detach().requires_grad_()
 
     def run():
@@ -31,7 +31,7 @@ def with_gradient(function, logits, target):
 
 
 def of_logits(x):
-    """(op, whose, how many tensors like x move, function), of x of any length."""
+    """Yields (op, whose, how many tensors like x move, function) for x of any length."""
     ops, (target, scale) = opdock.ops, arguments(x)
     yield "cross_entropy", "opdock", 1, lambda: ops.cross_entropy(x, target)
     yield "cross_entropy", "torch", 1, lambda: F.cross_entropy(x, target, reduction="none")
@@ -41,7 +41,7 @@ def of_logits(x):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: the same, of rows as long as a vocabulary."""
+    """Yields what tests/bench/gpu_ops.py times: of_logits(x) for rows as long as a vocabulary."""
     if x.shape[-1] < 8192:
         return
     yield from of_logits(x)
@@ -51,7 +51,7 @@ def candidates(x):
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x)."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function}, x)."""
     for shape in [(8192, 128256), (8192, 32000), (8192, 50257)]:
         x = torch.randn(shape, device="cuda", dtype=dtype)
         functions, moved = {}, {}
@@ -63,7 +63,7 @@ def extra_cases(dtype):
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     x = torch.randn(shape).to(dtype)

@@ -1,5 +1,5 @@
-// cross_entropy, alone and with its gradient: check their arguments and hand the rows to the
-// kernels.
+// Implements cross_entropy, with and without its gradient: checks arguments and hands the rows to
+// the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <opdock/row_op.hpp>
@@ -31,7 +31,7 @@ constexpr opdock::RowKernels kKernels = {
     OPDOCK_KERNEL_FAMILY("cross_entropy::block_rows", RowTypes, KernelNumbers<2, 8>,
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("cross_entropy::long_rows", RowTypes)};
-// The loss alone.
+// Kernels for the loss without the gradient.
 constexpr opdock::RowKernels kLossKernels = {1, opdock::kReadRows, kKernels.narrow_rows,
                                              kKernels.block_rows, kKernels.long_rows};
 
@@ -40,7 +40,7 @@ struct Options {
   double label_smoothing;
 };
 
-// The dtype of what there is one of for each row.
+// Checks the dtype of a tensor with one value per row.
 void check_row_value(Tensor tensor, const char* name, Tensor logits) {
   if (logits.dtype() == dtype_of<double>())
     check(tensor, name).dtype(dtype_of<float>(), dtype_of<double>());
@@ -101,7 +101,7 @@ void plan_loss(Plan* plan, Tensor logits, const std::optional<Dtype>& dtype) {
   plan->output(opdock::Layout(of, logits.shape(), logits.ndim() - 1));
 }
 
-// A tensor of one number for each row, as rows of length 1.
+// A tensor with one number per row, as rows of length 1.
 class RowValues {
  public:
   explicit RowValues(const OptionalTensor& values) : present_(values.has_value()) {
@@ -127,7 +127,7 @@ void* raw(const OptionalTensor& tensor) {
   return tensor ? tensor->raw() : nullptr;
 }
 
-// Before anything is written: the gradient may take the place of the logits.
+// Checks all targets before anything is written, because the gradient may overwrite the logits.
 void check_targets(const Params& p) {
   for (long long row = 0; row < p.rows.count; ++row) {
     long long offset[5];

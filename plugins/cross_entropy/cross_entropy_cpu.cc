@@ -15,15 +15,15 @@ namespace hn = simd::hn;
 template <class C>
 constexpr C kNegativeInfinity = static_cast<C>(-HUGE_VAL);
 
-// Of the logits of a row.
+// The maximum and the sums of a row's logits.
 template <class C>
 struct Total {
-  C most = kNegativeInfinity<C>;  // 0 if none is finite
-  double sum = 0;                 // of e^(logit - most); NaN if all are -inf, or one NaN or +inf
-  double plain = 0;               // of the logits, where it is asked for
+  C most = kNegativeInfinity<C>;  // largest logit; 0 if none is finite
+  double sum = 0;    // sum of e^(logit - most); NaN if all are -inf, or one is NaN or +inf
+  double plain = 0;  // sum of the logits, if requested (Plain)
 };
 
-// Of `count` logits, at most a block.
+// Returns the largest of `count` logits, at most a block.
 template <class C, class T>
 HWY_INLINE C maximum(const T* logits, int64_t count) {
   simd::RowMaximum<C> of;
@@ -33,8 +33,8 @@ HWY_INLINE C maximum(const T* logits, int64_t count) {
   return of.total();
 }
 
-// Adds a block's logits to the total, whose largest logit is known. Keeps e^(logit - most), times
-// kExpFactor, if kept is not null.
+// Adds a block's logits to the total, whose `most` is up to date. If Keep, stores e^(logit - most),
+// times kExpFactor, in `kept`.
 template <bool Keep, bool Plain, class C, class T>
 HWY_INLINE void add_block(const T* logits, int64_t count, C* kept, Total<C>* total) {
   const C subtract = total->most > kNegativeInfinity<C> ? total->most : C{0};
@@ -72,11 +72,12 @@ Total<C> total_of(const T* logits, int64_t n, C* kept) {
   return total;
 }
 
-// e^(logit - most) * factor + offset of each element.
+// Writes e^(logit - most) * factor + offset for each element.
 template <bool Keep, class C, class T>
 void write(const T* logits, int64_t n, const C* kept, const Total<C>& total, double factor,
            double offset, T* out) {
-  // Where the factor of e^… would make it subnormal, that is taken out by itself.
+  // If combining kExpFactor with the factor would give a subnormal number, kExpFactor is divided
+  // out separately.
   const double bare = factor / static_cast<double>(simd::kExpFactor<C>);
   const bool in_two = sizeof(C) == 4 && (bare < 0 ? -bare : bare) < 0x1p-100;
   const C first = static_cast<C>(in_two ? 1 / static_cast<double>(simd::kExpFactor<C>) : 1);
@@ -91,7 +92,7 @@ void write(const T* logits, int64_t n, const C* kept, const Total<C>& total, dou
     }();
     e = hn::Mul(e, hn::Set(d, first));
     auto rest = hn::Set(d, shift);
-    // Rounded once for elements as wide as the factor.
+    // `low` compensates the factor's rounding, for elements as wide as the factor.
     if constexpr (sizeof(T) == sizeof(C)) rest = hn::MulAdd(e, hn::Set(d, low), rest);
     vector.store(hn::MulAdd(e, hn::Set(d, high), rest), out + i);
   });
@@ -121,7 +122,7 @@ void rows(const Job& job, int64_t begin, int64_t end) {
   const Params& p = job.params;
   const simd::OneTag<C> one;
   const double share = job.smoothing / static_cast<double>(p.length);
-  // Room for whole vectors.
+  // This has room for whole vectors.
   alignas(64) C room[Keep ? simd::kRowBlock<C> : 1];
   C* const kept = Keep ? room : nullptr;
   simd::RowCursor<decltype(p.rows), 5> cursor(p.rows, begin);

@@ -1,4 +1,4 @@
-// Cross entropy on the CPU: what the plugin hands to the kernel.
+// Declares the CPU kernel of cross entropy, and the job that the plugin hands it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,9 +12,9 @@ namespace cross_entropy {
 
 struct Job {
   opdock_dtype dtype;    // float32, float16, bfloat16 or float64
-  double smoothing;      // what is used, not params.smoothing
-  bool is_double_loss;   // params.loss is of doubles
-  bool is_double_scale;  // params.scale is
+  double smoothing;      // the smoothing to use, instead of params.smoothing
+  bool is_double_loss;   // params.loss holds doubles
+  bool is_double_scale;  // params.scale holds doubles
   Params params;
 };
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls by which tests/python/test_gradients.py checks the gradients that plugin.toml declares."""
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
 
 import numpy
 
 
 def examples():
-    """(op, arguments, keywords) of each; tensors with a gradient are float64."""
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
     logits = numpy.random.default_rng(1).standard_normal((2, 3, 7))
     target = numpy.array([[0, 6, -100], [3, 3, 2]])
     for keywords in ({}, {"label_smoothing": 0.2, "ignore_index": 3}):

@@ -1,4 +1,4 @@
-// Cross entropy and its gradient on the CPU against their definitions in long double.
+// Tests cross entropy and its gradient on the CPU against their definitions in long double.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ constexpr double kIgnored = -100;
 
 struct Case {
   double smoothing = 0;
-  const Array* scale = nullptr;  // of one number, or one for each row
+  const Array* scale = nullptr;  // one number, or one per row
   std::vector<int64_t> strides = {};
 };
 
@@ -51,8 +51,8 @@ Results oracle(const Array& logits, const Array& target, const Case& c) {
   return wanted;
 }
 
-// What may differ: the results' own rounding, and in the float computation that of the
-// exponential, the sum and the scores, together below 3e-6; in double the same with 2^-53.
+// Allows for the results' own rounding, and in the float computation for that of the exponential,
+// the sum and the scores, together below 3e-6; in double the same with 2^-53.
 void expect_results(const Array& loss, const Array& gradient, const Results& wanted,
                     const std::string& what) {
   const double computed = gradient.type() == Type::kFloat64 ? 6e-15 : 3e-6;
@@ -73,7 +73,7 @@ Result call(const Array& logits, const Array& target, const Case& c, Array* loss
                  {loss, gradient});
 }
 
-// The last class, the first, one between them, and an ignored row.
+// Sets the targets to the last class, the first, one between them, and an ignored row.
 void set_targets(int64_t length, Array* target) {
   for (int64_t i = 0; i < target->numel(); ++i)
     target->set(i, i % 4 == 0   ? static_cast<double>(length - 1)
@@ -142,7 +142,7 @@ TEST_P(CrossEntropyOf, Scales) {
   run_and_compare(logits, {.smoothing = 0.1, .scale = &each}, "a scale for each row");
 }
 
-// What is larger comes late: what was summed before is brought down to it.
+// Larger logits come later, so that the sum up to then must be scaled down.
 TEST_P(CrossEntropyOf, RisingRows) {
   Array logits(GetParam(), {2, 9000});
   for (int64_t i = 0; i < logits.numel(); ++i)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross entropy and its gradient through the Python package, against PyTorch's own in float64."""
+"""Tests cross entropy and its gradient through the Python package, against PyTorch's own in
+float64."""
 
 import functools
 
@@ -10,7 +11,7 @@ import torch
 import opdock
 from opdock.testing import move, on
 
-# Rounding of the scores, of the exponential and of the sum, relative.
+# Bound of the relative rounding errors of the scores, the exponential and the sum.
 COMPUTED = 3e-6
 IGNORED = -100
 
@@ -19,8 +20,8 @@ random = functools.partial(row_cases.random, deviation=DEVIATION)
 
 
 def targets_of(logits, seed=0):
-    """Classes from all of the row, the first and the last one among them; of several rows one is
-    ignored."""
+    """Returns classes from the whole row, including the first and the last one; with several rows,
+    one is ignored."""
     generator = torch.Generator().manual_seed(seed)
     classes, shape = logits.shape[-1], logits.shape[:-1]
     target = torch.randint(0, classes, shape, generator=generator)
@@ -30,7 +31,8 @@ def targets_of(logits, seed=0):
 
 
 def oracle(logits, target, scale=None, **options):
-    """(loss, gradient of the sum of loss * scale): PyTorch's function and autograd, in float64."""
+    """Returns (loss, gradient of the sum of loss * scale) from PyTorch's function and autograd, in
+    float64."""
     rows = logits.detach().double().reshape(-1, logits.shape[-1]).requires_grad_()
     loss = torch.nn.functional.cross_entropy(
         rows, target.reshape(-1).long(), reduction="none", **options
@@ -40,7 +42,7 @@ def oracle(logits, target, scale=None, **options):
 
 
 def scale_of_gradient(logits, target, scale, label_smoothing=0.0, ignore_index=IGNORED):
-    """What rounding errors are relative to: the magnitudes of the gradient's terms."""
+    """Returns the scale of the rounding errors: the magnitudes of the gradient's terms."""
     terms = torch.softmax(logits.double(), -1) + label_smoothing / logits.shape[-1]
     ignored = (target == ignore_index).unsqueeze(-1)
     classes = target.long().unsqueeze(-1).masked_fill(ignored, 0)
@@ -50,7 +52,7 @@ def scale_of_gradient(logits, target, scale, label_smoothing=0.0, ignore_index=I
 
 
 def assert_loss(assert_close, found, wanted):
-    """Infinite where the oracle is, elsewhere close to it."""
+    """Asserts that the loss is infinite where the oracle is, and elsewhere close to it."""
     assert found.shape == wanted.shape
     assert torch.equal(found.isposinf(), wanted.isposinf())
     wanted, found = (x.masked_fill(wanted.isposinf(), 0.0) for x in (wanted, found))
@@ -58,7 +60,7 @@ def assert_loss(assert_close, found, wanted):
 
 
 def check(assert_close, device, logits, target, scale=None, **options):
-    """All three ops."""
+    """Compares the results of all three ops with the oracle."""
     loss, gradient = oracle(logits, target, scale, **options)
     terms = scale_of_gradient(logits, target, scale, **options)
     ops = opdock.ops
@@ -139,7 +141,7 @@ def test_targets(assert_close, device, kind):
         wide[:, ::2] = target
         for one in (target, wide[:, ::2], target.T.contiguous().T):
             check(assert_close, device, logits, one)
-        check(assert_close, device, logits[0, 0], target[0, 0])  # of a single row
+        check(assert_close, device, logits[0, 0], target[0, 0])  # a single row
         check(
             assert_close, device, logits, target.masked_fill(target == IGNORED, 3), ignore_index=3
         )
@@ -177,7 +179,7 @@ def test_ignored_rows_are_not_read(device, dtype, length):
 
 @pytest.mark.parametrize("length", [3, 128, 1000, 5000, 40000])
 def test_unusual_rows(assert_close, device, dtype, length):
-    """All equal, subnormal, far from 0, far apart."""
+    """Rows that are all equal, subnormal, far from 0, or far apart."""
     smallest = torch.finfo(dtype).tiny
     small = random((3, length), torch.float32, 7)
     rows = [torch.ones(3, length), torch.zeros(3, length), small * smallest / 8, small + 1000.0]
@@ -198,7 +200,7 @@ def test_targets_that_are_no_class(assert_close, device, length, bad):
     if device == "cpu":
         with pytest.raises(opdock.InvalidArgumentError, match=rf"'target': found {bad} in row 1,"):
             op(logits, target, out=(loss, logits))
-        assert torch.equal(logits, before)  # although they were to be written over
+        assert torch.equal(logits, before)  # although they were to be overwritten
         return
     op(logits, target, out=(loss, logits))
     assert loss[1].isnan() and logits[1].isnan().all()
@@ -246,7 +248,7 @@ def test_the_reference_is_pytorchs_own(reference):
 
 
 def test_the_mean_is_pytorchs(device):
-    """What the documentation says of the mean over the rows that are not ignored."""
+    """Tests what the documentation says about the mean over the rows that are not ignored."""
     logits = random((64, 300), torch.float32, 10)
     target = targets_of(logits)
     target[20:40] = IGNORED

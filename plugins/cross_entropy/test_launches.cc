@@ -26,7 +26,7 @@ TEST(CrossEntropyLaunches, CoverEveryRow) {
   }
 }
 
-// A row of 262144 classes is read once: its cluster holds it.
+// A row of 262144 classes is read once, because its cluster holds it.
 TEST(CrossEntropyLaunches, HoldTheLargestVocabularies) {
   for (Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
     for (int64_t length : {int64_t{128256}, int64_t{262144}}) {

@@ -1,4 +1,5 @@
-// Cross entropy of rows of logits, and its gradient, from one read of the logits; in float.
+// Cross entropy of rows of logits, and its gradient, from one read of the logits. All arithmetic is
+// in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +10,7 @@
 namespace cross_entropy {
 
 using namespace opdock;
-using opdock::exp;  // named, these win over the compiler's own
+using opdock::exp;  // these declarations win over the compiler's own functions
 using opdock::exp2;
 using opdock::fma;
 using opdock::log;
@@ -22,8 +23,8 @@ struct Row {
   const T* logits;
   T* gradient;  // null: not wanted
   float* loss;  // null: not wanted
-  bool counts;  // the target is a class; other rows are not read
-  float scale;  // of the gradient; what all results are of a row that does not count
+  bool counts;  // the target is a class; rows with other targets are not read
+  float scale;  // scale of the gradient; if the row does not count, the value of all its results
   int64_t at;   // the target; 0 if the row does not count
 
   template <class Team>
@@ -45,8 +46,8 @@ struct Row {
   }
 };
 
-// e^(logit - base). Of 16 bits by one multiplication and addition, for which base * log2(e) is
-// rounded: all powers are then to be multiplied by `rest`.
+// Computes e^(logit - base). For 16 bits by one fused multiplication and addition, with base *
+// log2(e) rounded: the powers must then be multiplied by `rest`.
 template <class T>
 struct Powers {
   float base, shift, rest;
@@ -62,8 +63,8 @@ struct Powers {
   }
 };
 
-// What this thread has of a row: its largest logit, and the sum of powers if rows are not held.
-// Whoever holds the target's logit writes the loss, and the target's gradient once more.
+// This thread's part of a row: its largest logit and, if rows are not held, the sum of its powers.
+// The thread that has the target's logit writes the loss, and overwrites the target's gradient.
 struct Mine {
   float most = -infinity(), sum = 0.0f;
   bool has_target = false;
@@ -99,7 +100,8 @@ struct CrossEntropy {
     const float of_sum = log(all.b);
     float loss = of_sum + (all.a - target);
     if (p.smoothing > 0.0f && row.loss) {
-      // The mean of -log(p), from what the logits are below the largest: so it stays exact.
+      // Computes the mean of -log(p) from how far the logits are below the largest, which loses no
+      // precision.
       float below = 0.0f;
       team.each(
           [&](auto, bool here, auto& x) {
@@ -135,7 +137,7 @@ struct CrossEntropy {
   }
 
  private:
-  // The largest logit and the sum of powers of the threads that exchange registers.
+  // Returns the largest logit and the sum of powers of the threads that exchange registers.
   template <class T, class Team, class Tile>
   static OPDOCK_DEVICE Partial held(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
     Packed<T> packed;
@@ -168,7 +170,7 @@ struct CrossEntropy {
     return {near, team.template near<Sum>(sum * power.rest)};
   }
 
-  // The same of rows that are read again in each pass, and therefore in a single one.
+  // Returns the same for rows that every pass must read again, and therefore in a single pass.
   template <class T, class Team, class Tile>
   static OPDOCK_DEVICE Partial streamed(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
     team.each(

@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by cross_entropy.cc.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by cross_entropy.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,11 +8,11 @@ namespace cross_entropy {
 
 struct Params {
   const void* logits;
-  const void* target;  // of each row: int64 or int32
-  const void* scale;   // of each row's gradient: float; null: 1
-  void* loss;          // of each row: float; null: not wanted
+  const void* target;  // one per row: int64 or int32
+  const void* scale;   // factor of each row's gradient: float; null: 1
+  void* loss;          // one per row: float; null: not wanted
   void* gradient;      // may be logits; null: not wanted
-  long long length;    // of a row, the classes, at least 1
+  long long length;    // classes, that is, elements of a row, at least 1
   long long ignore_index;
   float smoothing;  // label_smoothing
   float share;      // 1 / length
