@@ -179,7 +179,7 @@ def views(dtype, begin, size):
     yield grouped[..., :2, :].flatten(-3, -2), grouped[..., 2, :]
     wide = random((2, 6, 9, size + 8), dtype, 1)[..., begin % 8 : begin % 8 + size]
     yield wide.transpose(1, 2)[:, :, :4], wide.transpose(1, 2)[:, :, 4:]
-    # one token of each sequence
+    # One token of each sequence.
     yield wide.transpose(1, 2)[:, 3:4, :4], wide.transpose(1, 2)[:, :1, 4:]
     yield wide[0, :, :4].transpose(0, 1), wide[1, :, 4:8].transpose(0, 1)
     yield wide[0, ::2, ::3], wide[1, 1::2, 2::3]
