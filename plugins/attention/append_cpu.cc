@@ -20,7 +20,8 @@ HWY_INLINE void put(C value, void* data, int64_t at) {
   simd::store(one, hn::Set(one, value), static_cast<T*>(data) + at);
 }
 
-// One head, rotated by the angles of `place` if it is to be.
+// Loads one head, and rotates it by the angles of `place` if `rotates` is true and there are
+// tables.
 template <class T, class C>
 HWY_INLINE void load_head(const AppendParams& p, const Heads& from, int64_t b, int64_t t, int64_t h,
                           int64_t place, bool rotates, C* out) {
@@ -40,12 +41,12 @@ HWY_INLINE void load_head(const AppendParams& p, const Heads& from, int64_t b, i
   }
 }
 
-// To E4M3, to nearest, ties to even; |value| <= 448 or NaN.
+// Rounds to E4M3, to nearest, ties to even; |value| <= 448 or NaN.
 inline unsigned char to_float8(float value) {
   const unsigned bits = __builtin_bit_cast(unsigned, value);
   const unsigned sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
   if (rest > 0x7f800000u) return static_cast<unsigned char>(sign | 0x7fu);
-  if (rest < 0x3c800000u)  // subnormal: a multiple of 2^-9
+  if (rest < 0x3c800000u)  // a subnormal number: a multiple of 2^-9
     return static_cast<unsigned char>(
         sign |
         (__builtin_bit_cast(unsigned, __builtin_bit_cast(float, rest) + 16384.0f) - 0x46800000u));

@@ -1,4 +1,4 @@
-// append_kv: checks its arguments and hands the tokens to the kernels.
+// Implements append_kv: checks its arguments and hands the tokens to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -78,7 +78,7 @@ void check_places(const AppendParams& p) {
   }
 }
 
-// Whether the angles of each piece of 16 bytes are those of whole pieces of tables of floats.
+// Returns whether the angles of each piece of 16 bytes are whole, aligned pieces of float tables.
 bool rotates_pieces(const AppendParams& p, const OptionalTensor& cos, const OptionalTensor& sin,
                     int64_t piece) {
   if (!cos) return true;

@@ -1,4 +1,4 @@
-// attention: checks its arguments, and says how a GPU's launch is shaped.
+// Implements attention: checks its arguments, plans a GPU's launch, and runs it.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
@@ -91,7 +91,8 @@ double scale_of(const Arguments& of) {
   return of.scale.value_or(1 / std::sqrt(static_cast<double>(of.q.size(3))));
 }
 
-// All but what a launch decides. out: the result's strides; while planning, none.
+// Fills in everything except p.out, which does not exist while planning, and what the launch
+// decides.
 Params make_params(const Arguments& of) {
   Params p = {};
   p.q = heads_of(of.q);
@@ -144,7 +145,7 @@ void run_it(Call& call, Tensor out, const Arguments& of) {
   const Job job = {of.q.dtype(), p, scale_of(of),
                    static_cast<int>((rows + kUnitRows - 1) / kUnitRows)};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(attend);
-  // A second thread pays off for some ten microseconds of work.
+  // Waking a second thread pays off for about ten microseconds of work.
   const int64_t each = std::min<int64_t>(rows, kUnitRows) * p.keys * p.size + 1;
   call.parallel_for(of.q.size(0) * (p.heads / p.group) * job.row_units,
                     std::max<int64_t>(1, 65536 / each),

@@ -1,4 +1,4 @@
-// What both ops check of their tensors.
+// Argument checks that both ops share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,13 +15,14 @@ using opdock::Tensor;
 using opdock::detail::concat;
 using OptionalTensor = std::optional<Tensor>;
 
-// [batch, token, head, element], each head without gaps.
+// Checks a tensor [batch, token, head, element], in which each head is contiguous.
 inline void check_heads(Tensor x, const char* name) {
   check(x, name).ndim(4);
   opdock::check_rows(x, name);
 }
 
-// Whether elements of one token lie apart, and tokens side by side.
+// Returns whether keys lie by columns: the elements of one token are apart, and tokens are
+// adjacent.
 inline bool lies_by_columns(Tensor x) {
   return x.ndim() == 4 && x.size(3) > 1 && x.stride(3) != 1 && (x.size(1) <= 1 || x.stride(1) == 1);
 }
@@ -35,7 +36,7 @@ inline void check_queries(const Plan& plan, Tensor q) {
                                            kMostSize, "; pass [batch, tokens, heads, elements]"));
 }
 
-// Which of the kinds of cache a tensor is, which lies beside q.
+// Returns which kind of cache a tensor is, given q.
 inline Cache cache_kind(Tensor q, Tensor cache, const char* name) {
   const auto float8 = opdock::Dtype(OPDOCK_DTYPE_FLOAT8_E4M3FN, 8);
   check(cache, name).dtype(q.dtype(), opdock::dtype_of<int8_t>(), float8).same_device_as(q, "q");
@@ -70,7 +71,8 @@ inline Scales scales_of(const OptionalTensor& x) {
   return {static_cast<float*>(x->raw()), x->stride(0), x->stride(1), x->stride(2)};
 }
 
-// The kernels count with 32 bits, and a grid has at most 65535 blocks in two of its dimensions.
+// Checks the limits of the kernels, which count in 32 bits, and of a grid, which has at most 65535
+// blocks in two of its dimensions.
 inline void check_counts(int64_t batch, int64_t tokens, int64_t places, int64_t heads) {
   constexpr int64_t kMost = 0x7fffffff;
   if (batch <= 0xffff && heads <= 0xffff && places <= kMost && tokens <= kMost / (2 * heads + 1))

@@ -1,4 +1,4 @@
-// attention on the CPU, for one instruction set level: some rows at a time go through the keys, 32
+// attention on the CPU, for one instruction set level. A few rows at a time go through the keys, 32
 // of which are converted at a time, with running maxima and sums.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
@@ -17,8 +17,8 @@ constexpr int kKeys = 32;
 template <class C>
 constexpr C kNegativeInfinity = static_cast<C>(-HUGE_VAL);
 
-// One head's elements as C, filled up with zeros to whole vectors. scale: of 8 bits. step: to the
-// next element, 1 of 8 bits.
+// Loads one head's elements as C, padded with zeros to whole vectors. scale: multiplies 8-bit
+// elements. step: distance between elements, 1 for 8-bit ones.
 template <class T, class C>
 HWY_INLINE void load_head(const void* data, int64_t at, int size, int kind, C scale, C* to,
                           int64_t step = 1) {
@@ -96,7 +96,7 @@ struct Unit {
     }
   }
 
-  // Keys first … first + count - 1.
+  // Loads keys and values first … first + count - 1.
   void load(int64_t first, int count) {
     for (int i = 0; i < count; ++i) {
       C k_scale = 1, v_scale = 1;
@@ -140,7 +140,7 @@ struct Unit {
       hn::StoreU(hn::Mul(simd::exp_times(d, hn::Sub(hn::LoadU(d, score + i), less)), by), d,
                  score + i);
     for (int k = 0; k < count; ++k) {
-      if (score[k] == 0) continue;  // what is not seen adds nothing, whatever it is
+      if (score[k] == 0) continue;  // an unseen value adds nothing, even if it is NaN
       sum[r] += static_cast<double>(score[k]);
       const auto weight = hn::Set(d, score[k]);
       for (int i = 0; i < p.size; i += lanes)

@@ -1,4 +1,4 @@
-// attention and append_kv on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of attention and append_kv, and the jobs that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,10 +14,10 @@ namespace attention {
 constexpr int kUnitRows = 8;
 
 struct Job {
-  opdock_dtype dtype;  // of q: float32, float16, bfloat16 or float64
+  opdock_dtype dtype;  // dtype of q: float32, float16, bfloat16 or float64
   Params params;
-  double scale;   // instead of the parameters' one
-  int row_units;  // units of a batch's and head's rows
+  double scale;   // replaces params.scale
+  int row_units;  // units for the rows of a batch and head of keys
 };
 struct AppendJob {
   opdock_dtype dtype;
@@ -25,12 +25,13 @@ struct AppendJob {
 };
 
 OPDOCK_SIMD_DECLARE(
-    // Units begin … end - 1: unit (batch * heads of keys + head of keys) * row_units + part.
+    // Computes units begin … end - 1: unit (batch * heads of keys + head of keys) * row_units +
+    // part.
     void attend(const Job& job, int64_t begin, int64_t end);
-    // Tokens begin … end - 1 of all batches, whose places exist.
+    // Appends tokens begin … end - 1 of all batches; their places must exist.
     void append_tokens(const AppendJob& job, int64_t begin, int64_t end))
 
-// E4M3 of OCP: no infinity, NaN is 0x7f; numbers beyond 448 do not occur.
+// Converts from E4M3 as OCP defines it: no infinity, NaN is 0x7f; numbers beyond 448 do not occur.
 inline float float8_value(unsigned char byte) {
   const unsigned rest = byte & 0x7fu;
   const float magnitude = rest == 0x7fu ? __builtin_nanf("")

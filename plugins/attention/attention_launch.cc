@@ -22,16 +22,16 @@ constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowType
 constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, Sizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
-// Up to so many rows, or queries, the keys are read once by each block of eight rows.
+// Up to this many rows, or queries, each block of eight rows reads the keys once.
 constexpr int64_t kMostDecodeRows = 16, kMostDecodeQueries = 4;
-// Parts of the keys are made as long as all blocks have room at once, this many a multiprocessor.
-// Keys of a part, at least.
+// The keys are split into parts so that all blocks run at once, this many on a multiprocessor. A
+// part has at least kLeastPart keys.
 constexpr int64_t kBlocksEach = 2;
 constexpr int64_t kLeastPart = 256;
-// Where there are a few more blocks than have room, most of the GPU would wait for the last ones:
-// parts are made so short that these are one turn of so many, and not shorter than so many keys.
-// With many turns whole keys were faster. Only of one tile of rows: what is left of each part takes
-// memory.
+// With slightly more blocks than fit at once, most of the GPU would wait for the last ones. Parts
+// are then made short enough for kTurns rounds of blocks, but not shorter than kLeastTurnPart keys.
+// With many rounds unsplit keys were faster. This is done for one tile of rows only, since the
+// partial results of each part take memory.
 constexpr int64_t kTurns = 4;
 constexpr int64_t kLeastTurnPart = 1024;
 
@@ -39,7 +39,7 @@ int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
 }
 
-// fits_vectors() of keys that lie by columns.
+// Returns what fits_vectors() does, for keys that lie by columns.
 bool columns_fit_vectors(Tensor k, const Params& p) {
   const int64_t numbers[] = {k.size(1), p.k.batch, p.k.head, p.key_element};
   uint64_t low = reinterpret_cast<uintptr_t>(k.raw());
@@ -47,7 +47,7 @@ bool columns_fit_vectors(Tensor k, const Params& p) {
   return low % 16 == 0;
 }
 
-// Of shared memory: two stages of keys and values.
+// Returns the bytes of shared memory: two stages of keys and values.
 int64_t prompt_bytes(int size, opdock::Dtype dtype, const Params& p) {
   const int bytes = static_cast<int>(dtype.bytes());
   return int64_t{2} * prompt_stage(size, bytes, p.key_element != 1) * bytes;
@@ -89,7 +89,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
     choice.kernel = Kernel::kDecode;
     choice.rows = kDecodeRows;
-    if (p.cache != kSame) choice.size = 128;  // 16 bytes of them are more elements
+    if (p.cache != kSame) choice.size = 128;  // 16 bytes of the cache hold more elements
   } else {
     choice.kernel = Kernel::kPlain;
     choice.rows = rows == 1 ? 1 : plain_rows(choice.size);

@@ -1,4 +1,4 @@
-// How attention is launched on a GPU: which kernel, and over how many blocks.
+// Decides how attention is launched on a GPU: with which kernel, and over how many blocks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,20 +13,21 @@ enum class Kernel { kDecode, kPrompt, kPromptByColumns, kPlain, kColumns };
 
 struct Choice {
   Kernel kernel;
-  int rows;  // of a tile
-  int size;  // of a head, as the kernel is compiled: 64, 128 or 256
+  int rows;  // rows of a tile
+  int size;  // head size that the kernel is compiled for: 64, 128 or 256
   int row_tiles, splits, part;
   bool by_vectors;
 };
 
-// Whether kernels can move all heads of the tensors [batch, token, head, element] by 16 bytes.
+// Returns whether kernels can access all heads of the tensors [batch, token, head, element] by 16
+// bytes.
 bool fits_vectors(std::initializer_list<opdock::Tensor> tensors);
-// For the plan. p: all that make_params() fills in. Reads no tensor's elements.
+// Chooses the launch while planning. p: as make_params() fills it in. Reads no tensor's elements.
 Choice choose(const opdock::Plan& plan, opdock::Tensor q, opdock::Tensor k, opdock::Tensor v,
               const Params& p);
-// For the partial results of the splits.
+// Returns the size of the workspace for the partial results of the splits.
 uint64_t workspace_bytes(const Choice& choice, const Params& p, int64_t batch);
-// Fills in the rest of p.
+// Fills in the rest of p and launches the kernels.
 void launch(opdock::Call& call, const Choice& choice, opdock::Tensor q, opdock::Tensor out,
             Params* p);
 

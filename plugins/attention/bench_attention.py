@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention beside PyTorch's, on every device: opdock bench plugins/attention
+"""Compares attention with PyTorch's on every device: opdock bench plugins/attention
 
-A token over the cache, in 16 bits, is timed beside FlashInfer's kernels too (flashinfer-python
-0.7.2), where that can be imported.
-"""
+A token over the cache, in 16 bits, is also compared with FlashInfer's kernels (flashinfer-python
+0.7.2), if that can be imported."""
 
 import functools
 
@@ -15,12 +14,12 @@ from opdock.testing import bench, devices
 
 # Batch, queries, heads, heads of keys, keys, elements.
 DECODE = [(32, 1, 32, 8, 4096, 128), (64, 1, 64, 64, 8192, 128), (1, 1, 32, 32, 4096, 128)]
-PAGE = 16  # tokens of a page of FlashInfer's caches: what servers take
+PAGE = 16  # tokens of a page of FlashInfer's caches; the size that servers use
 PROMPTS = [(1, 2048, 32, 32, 2048, 128), (4, 2048, 12, 12, 2048, 64), (1, 512, 32, 8, 512, 128)]
 
 
 def tensors(shape, dtype, device):
-    """q [B, S, H, D], k and v [B, L, KV, D]."""
+    """Returns q [B, S, H, D], and k and v [B, L, KV, D]."""
     batch, queries, heads, kv, keys, size = shape
     make = {"device": device, "dtype": dtype}
     q = torch.randn(batch, queries, heads, size, **make)
@@ -28,7 +27,8 @@ def tensors(shape, dtype, device):
 
 
 def both(q, k, v):
-    """{whose: function} of the attention of q over k and v; causal, if q has several tokens."""
+    """Returns {whose: function} for the attention of q over k and v; causal if q has several
+    tokens."""
     causal = q.shape[1] > 1
     swapped = [x.transpose(1, 2) for x in (q, k, v)]
     grouped = q.shape[2] != k.shape[2]
@@ -41,15 +41,15 @@ def both(q, k, v):
 
 
 def flashinfer(q, k, v):
-    """{whose: function} of FlashInfer's attention of a token: by its kernel of CUDA cores, by the
-    one of tensor cores ("mma"), by the one that it has from TensorRT-LLM ("xqa"), and of one
-    sequence by the one without pages ("one"). {} if it has none for this, or is not here. k and v
-    are read where they lie, as pages in order."""
+    """Returns {whose: function} for FlashInfer's attention of a token: by its CUDA core kernel, by
+    its tensor core kernel ("mma"), by the kernel that it takes from TensorRT-LLM ("xqa"), and for a
+    single sequence by the kernel without pages ("one"). Returns {} if it has none for this case, or
+    is not installed. k and v are read in place, as pages in order."""
     if q.device.type != "cuda" or q.shape[1] > 1 or q.dtype == torch.float32:
         return {}
     try:
         import flashinfer
-    except Exception:  # also of what it imports; tests/bench/peers.py says it
+    except Exception:  # also errors of what it imports; tests/bench/peers.py reports them
         return {}
     batch, keys, kv, size = k.shape
     heads, rows = q.shape[2], q[:, 0]
@@ -94,12 +94,14 @@ def name_of(shape):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times of each shape: none, as rows are no heads."""
+    """Yields what tests/bench/gpu_ops.py times for each shape: nothing, because rows are not
+    heads."""
     return iter(())
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: of attention scores their attention, of 64 elements."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function). For a shape of attention
+    scores, their attention with heads of 64 elements."""
     if len(shape) != 4 or shape[2] != shape[3]:
         return
     batch, heads, queries, keys = shape
@@ -111,15 +113,16 @@ def cpu_candidates(shape, dtype):
 
 
 def int8(q, k):
-    """Attention over int8 keys and values like k, with a scale for each token and head."""
+    """Returns a call of attention over int8 keys and values shaped like k, with a scale for each
+    token and head."""
     cache = [torch.randint(-127, 128, k.shape, dtype=torch.int8, device=k.device) for _ in "kv"]
     scales = {n: torch.rand(k.shape[:3], device=k.device) / 127 for n in ("k_scale", "v_scale")}
     return lambda: opdock.ops.attention(q, *cache, **scales)
 
 
 def checked_calls(dtype):
-    """What sanitizer.py calls too: tokens over caches, split and whole, and prompts; of each with
-    keys by columns too."""
+    """Yields calls that sanitizer.py makes in addition: tokens over caches, split and whole, and
+    prompts; each also with keys by columns."""
     for shape in ((2, 1, 8, 2, 1000, 128), (1, 1, 3, 3, 77, 64), (1, 130, 4, 2, 136, 64)):
         q, k, v = tensors(shape, dtype, "cuda")
         by_columns = k.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
@@ -130,8 +133,9 @@ def checked_calls(dtype):
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). A token over the
-    cache of keys and values, which are the bytes; cases are named by DECODE's numbers."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function}, x), for
+    a token over the cache of keys and values, whose bytes are counted. Cases are named by DECODE's
+    numbers."""
     for shape in DECODE:
         q, k, v = tensors(shape, dtype, "cuda")
         case, moved = "x".join(map(str, shape)), 2 * k.numel() * k.element_size()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attention and append_kv in PyTorch: what stands in for the plugin. Computed in float64 if q is
-float64, else in float32; results have q's dtype."""
+"""attention and append_kv in PyTorch: the plugin's fallback. Computed in float64 if q is float64,
+else in float32; results have q's dtype."""
 
 import torch
 
@@ -20,8 +20,8 @@ def attention(
     causal=False,
     window=0,
 ):
-    """softmax(scale q k^T + mask + bias + slopes * distance) v of q: [B, S, H, D], and k and v:
-    [B, L, KV, D]."""
+    """Returns softmax(scale q k^T + mask + bias + slopes * distance) v, for q [B, S, H, D] and k
+    and v [B, L, KV, D]."""
     compute = torch.float64 if q.dtype == torch.float64 else torch.float32
     batch, queries, heads, size = q.shape
     keys = k.shape[1]
@@ -43,7 +43,7 @@ def attention(
         seen &= distance <= 0
     if window:
         seen &= distance > -window
-    # What is not read must not count, not even if it is NaN.
+    # Unread keys and values must have no effect, even if they are NaN.
     unread = ~seen.any(2)[:, 0]  # [B, L]
     k_, v_ = (x.masked_fill(unread[:, None, :, None], 0) for x in (k_, v_))
     scores = q_ @ k_.mT * (size**-0.5 if scale is None else scale)
@@ -74,7 +74,7 @@ def append_kv(
     v_scale=None,
     interleaved=False,
 ):
-    """Writes k and v into the caches, from place start[b] on; returns q, rotated as k is."""
+    """Writes k and v into the caches, from place start[b] on; returns q, rotated like k."""
     tokens, places = q.shape[1], k_cache.shape[1]
     if cos is not None:
         places = min(places, len(cos))
@@ -99,7 +99,7 @@ def _put(cache, new, at, good):
 
 
 def _quantize(x, dtype):
-    """Elements to be rounded to dtype, and the scales [B, S, KV]."""
+    """Returns the elements, scaled but not yet rounded to dtype, and the scales [B, S, KV]."""
     largest = 127.0 if dtype == torch.int8 else 448.0
     x = x.float()
     most = x.abs().amax(-1)

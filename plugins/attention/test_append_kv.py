@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""append_kv on every device: places, rotation as by the op rope's formula, and quantization."""
+"""Tests append_kv on every device: places, the rotation by the formula of the op rope, and
+quantization."""
 
 import pytest
 import row_cases
@@ -9,7 +10,7 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-PLACES = 20  # of a cache's row
+PLACES = 20  # places in a cache's row
 
 
 def op():
@@ -32,7 +33,7 @@ def tables(pairs, dtype=torch.float32):
 
 
 def rotated(x, start, cos, sin, interleaved):
-    """As products of complex numbers in float64."""
+    """Computes the oracle with products of complex numbers in float64."""
     at = start[:, None].long() + torch.arange(x.shape[1])
     turn = torch.complex(cos.double(), sin.double())[at][:, :, None]
     pairs = turn.shape[-1]
@@ -78,7 +79,7 @@ def test_without_tables_it_copies(device, dtype):
 
 @pytest.mark.parametrize("size", [64, 33])
 def test_without_queries(device, dtype, size):
-    """For who needs no copy of them."""
+    """For callers that need no copy of the queries."""
     q, k, v = new(dtype, size=size)
     k_cache, v_cache = caches(k, dtype)
     start = torch.tensor([1, 2], dtype=torch.int32)
@@ -88,7 +89,8 @@ def test_without_queries(device, dtype, size):
 
 @pytest.mark.parametrize("cache", [torch.int8, torch.float8_e4m3fn])
 def test_quantization(device, dtype, cache):
-    """Each head by its own scale: half a step of the largest, or of E4M3's three digits."""
+    """Each head has its own scale; errors are at most half a step of the largest element, or of
+    E4M3's three digits."""
     q, k, v = new(dtype)
     k[0, 0, 0] = 0
     k[1, 1, 1] *= 1e-3
@@ -108,7 +110,8 @@ def test_quantization(device, dtype, cache):
 
 @pytest.mark.parametrize("start", [[18, 0], [-1, 0], [PLACES, 3]])
 def test_places_that_are_none(device, dtype, start):
-    """On the CPU an error, before anything is written; on a GPU these tokens alone."""
+    """On the CPU this is an error, before anything is written; on a GPU only these tokens are
+    affected."""
     q, k, v = new(dtype)
     k_cache, v_cache = caches(k, dtype)
     args = (q, k, v, k_cache, v_cache, torch.tensor(start, dtype=torch.int32), *tables(32))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attention and append_kv on every device, against the formula in float64."""
+"""Tests attention on every device, against the formula in float64."""
 
 import pytest
 import row_cases
@@ -9,13 +9,13 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-# Relative to the largest value. float32: sums of D and L terms, whose error the exponent multiplies
-# by the scores' size; 16 bits: a rounding of the weights and one of the result.
+# Bounds relative to the largest value. float32: sums of D and L terms, whose error the exponential
+# multiplies by the scores' size; 16 bits: one rounding of the weights and one of the result.
 BOUNDS = {torch.float32: 3e-6, torch.float16: 1.2e-3, torch.bfloat16: 9e-3}
 BOUNDS[torch.float64] = 1e-13
 CACHES = [torch.int8, torch.float8_e4m3fn]
-# (B, S, L, H, KV, D): single tokens, grouped queries, prompts, heads of every kernel's size, of no
-# whole vector, and of part of one; rows and keys around the sizes of tiles.
+# (B, S, L, H, KV, D): single tokens, grouped queries, prompts; heads of every kernel's size,
+# without a whole vector, and with part of one; rows and keys around the sizes of tiles.
 SHAPES = [
     (2, 1, 77, 8, 2, 64),
     (1, 1, 1, 1, 1, 1),
@@ -41,7 +41,7 @@ def tensors(shape, dtype, seed=0):
 
 
 def oracle(q, k, v, lengths=None, added=None, slopes=None, scale=None, causal=False, window=0):
-    """One query at a time; added: [B, H, S, L]."""
+    """Computes the oracle one query at a time; added: [B, H, S, L]."""
     batch, queries, heads, size = q.shape
     q, k, v = (x.double() for x in (q, k, v))
     out = torch.zeros(q.shape, dtype=torch.float64)
@@ -81,11 +81,12 @@ def test_shapes(device, dtype, shape, causal):
 
 
 def by_columns(k):
-    """k, [B, L, KV, D], with the tokens side by side in memory: [B, KV, D, L]."""
+    """Returns k, [B, L, KV, D], with the tokens adjacent in memory: [B, KV, D, L]."""
     return k.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
 
 
-# Of whole vectors of keys, for all dtypes: heads of every kernel's size; and of none.
+# Shapes with whole vectors of keys, for all dtypes, and heads of every kernel's size; and some
+# without.
 COLUMNS = [
     (2, 1, 704, 3, 1, 128),
     (1, 1, 1024, 4, 2, 64),
@@ -101,7 +102,7 @@ COLUMNS += [(1, 1, 77, 8, 2, 64), (1, 20, 33, 2, 2, 33)]
 @pytest.mark.parametrize("causal", [{}, {"causal": True}, {"causal": True, "window": 21}])
 @pytest.mark.parametrize("shape", COLUMNS)
 def test_keys_by_columns(device, dtype, shape, causal):
-    """What no query sees is not read: it is NaN."""
+    """Keys and values that no query sees are not read, even if they are NaN."""
     q, k, v = tensors(shape, dtype)
     wanted = oracle(q, k, v, **causal)
     assert_close(on(device, op())(q, by_columns(k), v, **causal), wanted, v, dtype)
@@ -122,7 +123,7 @@ def test_keys_by_columns(device, dtype, shape, causal):
     "shape", [(3, 1, 300, 4, 2, 64), (3, 6, 60, 4, 4, 32), (2, 70, 90, 2, 2, 64)]
 )
 def test_lengths(device, dtype, shape):
-    """What lies behind a row's keys is not read: it is NaN."""
+    """Keys and values beyond a row's length are not read, even if they are NaN."""
     q, k, v = tensors(shape, dtype)
     lengths = torch.tensor([0, shape[2], 5][: shape[0]], dtype=torch.int32)
     for b, length in enumerate(lengths.tolist()):
@@ -165,7 +166,8 @@ def test_everything_masked_is_0(device, dtype, queries):
 
 @pytest.mark.parametrize("shape", [(2, 1, 60, 4, 2, 64), (1, 30, 60, 4, 2, 64)])
 def test_strides(device, dtype, shape):
-    """Parts of a packed qkv, a cache with heads before tokens, results with gaps, misaligned."""
+    """Parts of a packed qkv, a cache with heads before tokens, results with gaps, and misaligned
+    tensors."""
     q, k, v = tensors(shape, dtype)
     wanted = oracle(q, k, v)
     cache = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (k, v)]
@@ -184,7 +186,7 @@ def test_strides(device, dtype, shape):
 
 
 def quantized(shape, dtype):
-    """k and v as append_kv wrote them on the CPU, and their scales."""
+    """Returns k and v as append_kv writes them on the CPU, and their scales."""
     _, k, v = tensors(shape, torch.float32)
     most = [x.abs().amax(-1, keepdim=True) for x in (k, v)]
     if dtype == torch.int8:

@@ -1,4 +1,4 @@
-// Which kernels attention and append_kv launch for what, without a GPU.
+// Tests which kernels attention and append_kv launch, without a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 namespace opdock_test::attention_plugin {
 namespace {
 
-constexpr uint32_t kShared = 227 << 10;  // of an H200's block
+constexpr uint32_t kShared = 227 << 10;  // limit of an H200's block
 const RecordedGpu kHopper = {32, OPDOCK_CUDA, 9, 132, kShared};
 const RecordedGpu kAda = {32, OPDOCK_CUDA, 8, 128, 99 << 10};
 const RecordedGpu kTuring = {32, OPDOCK_CUDA, 7, 72, 64 << 10};
@@ -19,7 +19,7 @@ struct Shape {
 };
 constexpr Shape kPromptShape = {2, 300, 8, 8, 300, 64}, kTokenShape = {2, 1, 8, 8, 100, 64};
 
-// The launches of attention; odd: how many elements q is past an aligned address.
+// Returns the launches of attention; odd: how many elements q is past an aligned address.
 std::vector<Launch> launches_of(Type type, const Shape& s, const RecordedGpu& gpu, int odd = 0,
                                 bool has_bytes = false) {
   static const Op attention("attention", "attention");
@@ -53,7 +53,7 @@ TEST(AttentionLaunches, PromptsTakeTensorCores) {
   }
 }
 
-// A warp has sixteen rows: what a block has of them, by its threads, reaches all of them.
+// A warp has sixteen rows; the rows that a block has according to its threads cover all rows.
 TEST(AttentionLaunches, PromptsCoverEveryRow) {
   for (const Type type : kTypes)
     for (const int64_t queries : {17, 64, 65, 128, 129, 1000})
@@ -68,7 +68,8 @@ TEST(AttentionLaunches, PromptsCoverEveryRow) {
       }
 }
 
-// Two stages of keys and values; where a block cannot have them, another kernel serves.
+// Two stages of keys and values are needed; if a block has no room for them, another kernel is
+// used.
 TEST(AttentionLaunches, SharedMemoryIsWhatTheGpuHas) {
   for (const RecordedGpu& gpu : {kHopper, kAda})
     for (const Type type : kTypes)
@@ -90,14 +91,14 @@ TEST(AttentionLaunches, TokensTakeTensorCoresOf16Bits) {
   }
   const std::string one = launches_of(Type::kFloat32, kTokenShape, kHopper).at(0).kernel;
   EXPECT_TRUE(one.starts_with("attention::plain<") && one.ends_with(", 1>")) << one;
-  // Of queries that share keys there are several rows.
+  // Queries that share keys make several rows.
   const Shape grouped = {2, 1, 8, 2, 100, 64};
   const std::string some = launches_of(Type::kFloat32, grouped, kHopper).at(0).kernel;
   EXPECT_TRUE(some.ends_with(", 8>")) << some;
 }
 
-// Keys by columns are read as they lie, by rows of their own; those of no whole vectors by
-// elements.
+// Keys by columns are read in place, with a block per row; keys without whole vectors are read
+// element by element.
 TEST(AttentionLaunches, KeysByColumns) {
   static const Op attention("attention", "attention");
   for (const Type type : kTypes)
@@ -121,8 +122,8 @@ TEST(AttentionLaunches, KeysByColumns) {
       }
 }
 
-// Prompts by tensor cores too, of 16 bits, if all of it has whole vectors and shared memory has
-// room.
+// Prompts with keys by columns use tensor cores for 16 bits, if everything consists of whole
+// vectors and shared memory has room.
 TEST(AttentionLaunches, PromptsOfKeysByColumns) {
   static const Op attention("attention", "attention");
   const auto kernel = [](Type type, const RecordedGpu& gpu, int64_t queries, int64_t size,
@@ -161,11 +162,11 @@ TEST(AttentionLaunches, PromptsOfKeysByColumns) {
   EXPECT_EQ(kernel(Type::kFloat32, kHopper, 300, 64, 1024), columns);
 }
 
-// As many parts of the keys as there is room for at once, each of 256 keys and more.
+// The keys are split into as many parts as run at once, each of at least 256 keys.
 TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
   for (const Type type : kTypes)
     for (const auto& [batch, keys, parts] :
-         // The last one has more blocks than there is room for: parts of 1024 keys.
+         // The last case has more blocks than run at once: parts of 1024 keys.
          {std::tuple{1, 256, 1},
           {1, 257, 2},
           {1, 4096, 16},
@@ -182,7 +183,8 @@ TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
     }
 }
 
-// The kernel of append_kv, of heads of `size` elements of which `angles` pairs are rotated.
+// Returns the kernel of append_kv for heads of `size` elements, of which `angles` pairs are
+// rotated.
 std::string append_kernel(Type type, int64_t size, int64_t angles, Type table, bool interleaved,
                           int odd = 0, bool has_bytes = false) {
   static const Op append("attention", "append_kv");
@@ -223,7 +225,7 @@ TEST(AppendLaunches, PiecesOf16BytesWhereAllOfItHasThem) {
         EXPECT_EQ(append_kernel(type, 64, 32, type, interleaved), by_heads);
       }
     }
-    // Halves of 12 elements are no whole pieces of 16 bits, pairs side by side are.
+    // With 16-bit elements, halves of 12 elements are not whole pieces, but adjacent pairs are.
     if (type != Type::kFloat32) {
       EXPECT_EQ(append_kernel(type, 64, 12, Type::kFloat32, false), by_heads);
       EXPECT_EQ(append_kernel(type, 64, 12, Type::kFloat32, true), by_pieces);

@@ -1,4 +1,5 @@
-// New keys and values into the cache, rotated and quantized on the way: a warp a head of a token.
+// Writes new keys and values into the cache, rotated and quantized on the way: a warp handles one
+// head of a token.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,16 +10,16 @@ namespace attention {
 
 using namespace opdock;
 
-// To E4M3, to nearest, ties to even; |value| <= 448.
+// Rounds to E4M3, to nearest, ties to even; |value| <= 448 or NaN.
 OPDOCK_DEVICE uint32_t float_to_float8(float value) {
   const uint32_t bits = float_bits(value), sign = bits >> 24 & 0x80u, rest = bits & 0x7fffffffu;
   if (rest > 0x7f800000u) return sign | 0x7fu;
-  // Below the smallest normal number the addition of 2^14 rounds to multiples of 2^-9.
+  // Below the smallest normal number, adding 2^14 rounds to multiples of 2^-9.
   if (rest < 0x3c800000u) return sign | (float_bits(bits_float(rest) + 16384.0f) - 0x46800000u);
   return sign | ((rest - 0x3c000000u + 0x7ffffu + (rest >> 20 & 1u)) >> 20);
 }
 OPDOCK_DEVICE uint32_t float_to_int8(float value) {
-  // The sum's last bits are the number, rounded to nearest, ties to even.
+  // The last bits of the sum are the number, rounded to nearest, ties to even.
   return float_bits(value + 12582912.0f) & 0xffu;
 }
 
@@ -26,7 +27,7 @@ template <class T>
 struct Head {
   const T* data;
   const AppendParams& p;
-  int64_t place;  // of the token; below 0: not to be rotated
+  int64_t place;  // the token's place; below 0 the head must not be rotated
 
   OPDOCK_DEVICE float table(const void* of, int64_t row, int at) const {
     const int64_t from = place * row + at;
@@ -95,7 +96,7 @@ append(AppendParams p) {
     most = max_or_nan(most, shuffle_xor(most, mask));
   const float largest = p.cache == kInt8 ? 127.0f : 448.0f;
   const float scale = most / largest;
-  // Where it is too small to divide by, everything is 0.
+  // If the largest magnitude is too small to divide by, everything becomes 0.
   const bool is_zero = most * 1e30f < 1.0f;
   const float factor = is_zero ? 0.0f : largest / most;
   OPDOCK_UNROLL

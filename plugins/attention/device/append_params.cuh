@@ -1,4 +1,4 @@
-// What append_kv's kernels take, on the GPU and on the CPU, filled in by append_kv.cc.
+// Parameters of append_kv's kernels, on the GPU and on the CPU, filled in by append_kv.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,24 +8,24 @@ namespace attention {
 
 struct AppendParams {
   Heads q, k, v, out, k_cache, v_cache;  // out: the rotated queries
-  Scales k_scale, v_scale;               // of int8 and float8
-  const int* start;                      // of each batch, the first token's place in the cache
-  // Rows of cosines and sines, in elements; NULL: nothing is rotated.
+  Scales k_scale, v_scale;               // for int8 and float8
+  const int* start;                      // for each batch, the first token's place in the cache
+  // Tables of cosines and sines, with row strides in elements; NULL: nothing is rotated.
   const void *cos, *sin;
   long long cos_row, sin_row, length;
-  int narrow_tables;  // of the queries' type, not float
-  int rotated;        // elements of a head, from the first one on
-  int interleaved;    // pairs are neighbours, not halves of what is rotated
+  int narrow_tables;  // the tables have the queries' type, else float
+  int rotated;        // rotated elements of a head, from the first one on
+  int interleaved;    // pairs are adjacent elements; else the two halves of the rotated elements
   long long batch, tokens, places;
   int heads, kv_heads, size;
   int cache;  // a Cache
 
-  // Where token t of batch b goes; -1: there is no such place.
+  // Returns the place of token t of batch b; -1: there is no such place.
   OPDOCK_HOST_DEVICE long long place(long long b, long long t) const {
     const long long first = start[b], at = first + t;
     return first < 0 || at >= places || (cos && at >= length) ? -1 : at;
   }
-  // The other element of a pair of which `at` is one, and whether it comes before it.
+  // Returns the element that forms a pair with element `at`.
   OPDOCK_HOST_DEVICE int partner(int at) const {
     if (interleaved) return at ^ 1;
     return at < rotated / 2 ? at + rotated / 2 : at - rotated / 2;
@@ -34,6 +34,6 @@ struct AppendParams {
 };
 
 inline constexpr int kAppendThreads = 128;
-inline constexpr int kMostSize = 256;  // elements of a head
+inline constexpr int kMostSize = 256;  // upper bound of the elements of a head
 
 }  // namespace attention

@@ -1,5 +1,5 @@
-// append_kv where everything can be moved by 16 bytes and the cache has the queries' type: a thread
-// has such a piece of a head, and reads the piece that it is rotated with too.
+// append_kv if everything can be moved by 16 bytes and the cache has the queries' type. A thread
+// handles one such piece of a head, and also reads the piece that it is rotated with.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@ namespace attention {
 
 using namespace opdock;
 
-// Count floats of a table, whose rows begin at multiples of 16 bytes.
+// Loads Count floats of a table, whose rows begin at multiples of 16 bytes.
 template <int Count>
 OPDOCK_DEVICE void load_angles(const void* table, int64_t from, float (&to)[Count]) {
   const float* const data = static_cast<const float*>(table) + from;
@@ -28,7 +28,7 @@ OPDOCK_DEVICE void load_angles(const void* table, int64_t from, float (&to)[Coun
   }
 }
 
-// The piece that begins at element `at` of a head, whose elements are at `head`.
+// Rotates the piece that begins at element `at` of a head, whose elements are at `head`.
 template <class T>
 OPDOCK_DEVICE void rotate_piece(const AppendParams& p, const T* head, int at, int64_t place,
                                 float (&value)[vector_size<T>]) {
@@ -57,7 +57,7 @@ OPDOCK_DEVICE void rotate_piece(const AppendParams& p, const T* head, int at, in
     value[i] = opdock::fma(value[i], c[i], at < partner ? -(other[i] * s[i]) : other[i] * s[i]);
 }
 
-// Blocks: tokens by as many as the heads' pieces take.
+// The grid has a block column per token, and as many blocks in it as the heads' pieces take.
 template <class T>
 OPDOCK_KERNEL(kAppendThreads)
 append_pieces(AppendParams p) {

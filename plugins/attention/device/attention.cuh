@@ -1,4 +1,4 @@
-// The kernels of attention and append_kv.
+// Includes all kernels of attention and append_kv.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

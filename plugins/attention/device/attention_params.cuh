@@ -1,4 +1,4 @@
-// What the kernels of attention take, on the GPU and on the CPU, filled in by attention.cc.
+// Parameters of attention's kernels, on the GPU and on the CPU, filled in by attention.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace attention {
 
-// Elements of keys and values.
-enum Cache : int { kSame, kInt8, kFloat8 };  // those of the queries; with scales the other two
+// Type of the elements of keys and values.
+enum Cache : int { kSame, kInt8, kFloat8 };  // kSame: the queries' type; the other two have scales
 
-// Strides of a tensor [batch, token, head, element], in elements; of the last dimension: 1, if
-// nothing else is said.
+// Strides of a tensor [batch, token, head, element], in elements. The last dimension has stride 1
+// unless stated otherwise.
 struct Heads {
   void* data;
   long long batch, token, head;
@@ -19,11 +19,11 @@ struct Heads {
     return b * batch + t * token + h * head;
   }
 };
-// What is added to the scores [batch, head, query, key]; data NULL: nothing.
+// A tensor [batch, head, query, key] that is added to the scores; data NULL: none.
 struct Added {
   const void* data;
   long long batch, head, query, key;
-  int wide;  // of float, not of the queries' type
+  int wide;  // 1: float; 0: the queries' type
 };
 // The scales [batch, token, head] of int8 and float8.
 struct Scales {
@@ -35,38 +35,39 @@ struct Scales {
   }
 };
 
-// Query i of `queries` and head h of `heads` see the keys of head h / group. On a GPU the rows of a
-// batch's and head's keys are its queries and their heads: row i * group + h % group.
+// Query i of `queries` and head h of `heads` see the keys of head h / group. On a GPU, the rows
+// that share a batch's and head's keys are its queries and their heads: row i * group + h % group.
 struct Params {
   Heads q, k, v, out;
-  long long key_element;  // from an element of a key to the next: 1, or keys lie by columns
+  long long key_element;  // distance between a key's elements: 1, or else keys lie by columns
   Added mask, bias;
-  const float* slopes;  // of each head; NULL: none
+  const float* slopes;  // one per head; NULL: none
   Scales k_scale, v_scale;
-  const int* lengths;  // of each batch; NULL: `keys`
+  const int* lengths;  // one per batch; NULL: `keys`
   int queries, keys, heads;
   int group, size;  // heads that share keys; elements of a head
   int cache;        // a Cache
-  float scale;      // on a GPU: times log2(e)
+  float scale;      // on a GPU multiplied by log2(e)
   int causal;
-  int window;  // of keys, if causal; 0: all before
-  // Of a GPU's launch. Blocks of a batch and head of keys: `splits` parts of the keys, each of
-  // `part` keys, for each tile of rows.
+  int window;  // number of keys, if causal; 0: all earlier keys
+  // The following are for a GPU's launch. For each batch and head of keys, and each tile of rows,
+  // there is a block for each of `splits` parts of the keys; a part has `part` keys.
   int row_tiles, splits, part;
   int by_vectors;      // q, k and v can be read by 16 bytes
-  int out_by_vectors;  // out can be written so
+  int out_by_vectors;  // out can be written by 16 bytes
   float* partial;  // [batch, heads of keys, tile, split, row of the tile, element]; splits > 1 only
-  float* stats;    // the same, of each row its maximum and its sum
+  float* stats;    // likewise, each row's maximum and sum
 
-  // How many keys count for batch b; below 0: lengths has what is no length.
+  // Returns how many keys count for batch b; below 0: lengths[b] is out of range.
   OPDOCK_HOST_DEVICE int length(long long b) const {
     if (!lengths) return keys;
     const int of = lengths[b];
     return of > keys ? -1 : of;
   }
-  // Of query i among the keys, of which `of` count: the last query is the last key.
+  // Returns the position of query i among the keys, of which `of` count: the last query is at the
+  // last key.
   OPDOCK_HOST_DEVICE int position(int of, int i) const { return of - queries + i; }
-  // The keys that a query at such a position sees: [first, end).
+  // first() and end() return the range [first, end) of keys that a query at this position sees.
   OPDOCK_HOST_DEVICE int first(int position) const {
     return window > 0 && position >= window ? position + 1 - window : 0;
   }
@@ -76,7 +77,7 @@ struct Params {
   }
 };
 
-// Of a tile of rows, by kernels and head sizes.
+// Rows of a tile and threads of a block, by kernel and head size.
 inline constexpr int kDecodeRows = 8;
 inline constexpr int kDecodeThreads = 128;
 inline constexpr int kPlainThreads = 256;
@@ -85,36 +86,39 @@ inline constexpr int kColumnThreads = 256;
 OPDOCK_HOST_DEVICE constexpr int plain_rows(int size) {
   return 512 / size;
 }
-// Of a block of a prompt's rows, 16 each 32 threads: as long as a multiprocessor has room for few
-// of them, small blocks keep it busy better; floats need the larger ones to share what they read.
+// Threads of a block of a prompt's rows, which has 16 rows for every 32 threads. While a
+// multiprocessor has room for only a few blocks, small ones keep it busier; floats need the larger
+// ones, so that more rows share the data that is read.
 OPDOCK_HOST_DEVICE constexpr int prompt_threads(int bytes) {
   return bytes == 4 ? 256 : 128;
 }
-// Keys at a time in shared memory, by the bytes of an element.
+// Keys that are in shared memory at a time, by the size of an element.
 OPDOCK_HOST_DEVICE constexpr int prompt_keys(int bytes) {
   return 128 / bytes;
 }
-// Elements of a row of keys and of values in shared memory, of so many bytes each: so far apart
-// that what lanes read together lies in different banks.
+// Stride of a row of keys or values in shared memory, in elements of so many bytes. Rows are padded
+// so that lanes that read at the same time read from different banks.
 OPDOCK_HOST_DEVICE constexpr int key_stride(int size, int bytes) {
   return size + 64 / bytes;
 }
 OPDOCK_HOST_DEVICE constexpr int value_stride(int size, int bytes) {
   return size + 16 / bytes;
 }
-// Where row `row` begins in shared memory, with 16 elements of 2 bytes more after each `each` rows:
-// then lanes that read together at rows `each` apart read from different banks.
+// Returns where row `row` begins in shared memory, with 16 elements of 2 bytes of padding after
+// each `each` rows. Lanes that read at the same time from rows `each` apart then read from
+// different banks.
 OPDOCK_HOST_DEVICE constexpr int spread_row(int row, int stride, int each) {
   return row * stride + row / each * 16;
 }
-// Rows of a head's elements, of prompt_keys(2) keys each, if keys lie by columns; and their values.
+// Where rows of a head's elements begin, of prompt_keys(2) keys each, if keys lie by columns; and
+// rows of their values.
 OPDOCK_HOST_DEVICE constexpr int column_at(int element) {
   return spread_row(element, prompt_keys(2), 8);
 }
 OPDOCK_HOST_DEVICE constexpr int column_value_at(int key, int size) {
   return spread_row(key, value_stride(size, 2), 16);
 }
-// A stage of shared memory, in elements: keys, and from prompt_values_at() on their values.
+// Size of a stage of shared memory, in elements: keys, and from prompt_values_at() on their values.
 OPDOCK_HOST_DEVICE constexpr int prompt_values_at(int size, int bytes, bool by_columns) {
   return by_columns ? column_at(size) : prompt_keys(bytes) * key_stride(size, bytes);
 }

@@ -1,4 +1,4 @@
-// Keys and values of 8 bits: what a word of four of them means.
+// Unpacks 8-bit keys and values, four of which are in a word.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@ namespace attention {
 
 using namespace opdock;
 
-// Elements of keys and values in 16 bytes, as words of two elements of T.
+// The elements of keys and values in 16 bytes, as words of two elements of T.
 template <class T, int Kind>
 struct Pairs {
   static constexpr int kElements = Kind == kSame ? 8 : 16;

@@ -1,9 +1,9 @@
-// Sixteen rows of 16-bit elements by a warp on tensor cores, of keys that lie by columns,
-// [element, key].
+// Sixteen rows of 16-bit elements per warp on tensor cores, for keys that lie by columns, [element,
+// key].
 //
-// Lane 4 g + t reads eight keys from 8 g on of the four elements that its queries' words have. So
-// column g of the product's tile i is key 8 g + i, and the lane's scores are of keys 16 t + i and
-// 16 t + 8 + i: in this order it reads their values.
+// Lane 4 g + t reads eight keys, from key 8 g on, of the four elements that its queries' words
+// hold. So column g of the product's tile i is key 8 g + i, and the lane's scores belong to keys 16
+// t + i and 16 t + 8 + i. It reads their values in this order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ struct Tile<T, Size, true> : Tile<T, Size, false> {
 
   OPDOCK_DEVICE int column_key(int tile, int j) const { return (2 * t + j % 2) * 8 + tile; }
 
-  // The products with the keys in shared memory, eight in each of score.
+  // Multiplies with the keys in shared memory; score[i] has the products with eight keys.
   OPDOCK_DEVICE void multiply_keys(const T* keys, float (&score)[kKeys / 8][4]) const {
     static_assert(kKeys == 64, "eight keys of each of eight lanes");
     OPDOCK_UNROLL
@@ -38,7 +38,7 @@ struct Tile<T, Size, true> : Tile<T, Size, false> {
     }
   }
 
-  // Adds the values in shared memory by their weights.
+  // Adds the values in shared memory, multiplied by their weights.
   OPDOCK_DEVICE void add_values(const T* values, const float (&weights)[kKeys / 8][4]) {
     OPDOCK_UNROLL
     for (int i = 0; i < kKeys / kStep; ++i) {

@@ -1,5 +1,5 @@
-// Single queries over keys that lie by columns, [element, token]: a block has one row and a part of
-// the keys, of which threads take some tokens each. Keys and values are read once.
+// Single queries over keys that lie by columns, [element, token]. A block has one row and a part of
+// the keys; each thread takes some of its tokens. Keys and values are read once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,10 +14,11 @@ OPDOCK_KERNEL_BLOCKS(kColumnThreads, 2)
 columns(Params p) {
   launch_turn();
   constexpr int kPiece = vector_size<T>;
-  constexpr int kKeys = 32 * kPiece;            // at a time
-  constexpr int kGroups = kColumnThreads / 32;  // of threads: each has a share of the elements
-  constexpr int kMembers = Size / kPiece;       // threads that have a value
-  constexpr int kValues = kColumnThreads / kMembers;  // at a time
+  constexpr int kKeys = 32 * kPiece;  // keys handled at a time
+  constexpr int kGroups =
+      kColumnThreads / 32;                 // groups of threads: each has a share of the elements
+  constexpr int kMembers = Size / kPiece;  // threads that share a value
+  constexpr int kValues = kColumnThreads / kMembers;  // values handled at a time
   OPDOCK_SHARED(float, q, Size);
   OPDOCK_SHARED(float, shared, kColumnThreads* kPiece);
   OPDOCK_SHARED(float, weights, kKeys);
@@ -85,7 +86,7 @@ columns(Params p) {
     }
   }
 
-  // Threads of a warp that have the same elements, then the warps.
+  // Combines the threads of a warp that have the same elements; finish_rows() combines the warps.
   constexpr int kParts = kMembers < warp_width() ? kColumnThreads / warp_width() : kValues;
   OPDOCK_SHARED(float, stats, 2 * kParts);
   OPDOCK_UNROLL

@@ -1,5 +1,6 @@
-// A few queries over a long cache: a block has eight rows and a part of the keys, which its warps
-// take in turns and read straight into registers, the next keys while the last ones are multiplied.
+// A few queries over a long cache. A block has eight rows and a part of the keys. Its warps take
+// steps of keys in turn and load them directly into registers; the next keys are loaded while the
+// current ones are multiplied.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,9 +8,9 @@
 
 namespace attention {
 
-// Eight rows by a warp. The result's tiles are transposed, elements by rows, so that all of a tile
-// is used: values are the left matrix, weights the right one, where lane 4 g + t has those of row g
-// as the products left them.
+// Eight rows per warp. The result's tiles are transposed, elements by rows, so that the whole tile
+// is used: values are the left matrix and weights the right one. Lane 4 g + t has the weights of
+// row g where the products left them.
 template <class T, int Size, int Kind>
 struct FewRows : Lane<T, Size, Kind> {
   using Of = Lane<T, Size, Kind>;
@@ -18,10 +19,10 @@ struct FewRows : Lane<T, Size, Kind> {
   uint32_t q[Size / 16][2];
   float out[Size / 16][4] =
       {};                    // two elements of rows 2 t and 2 t + 1, then the elements after them
-  float most = -infinity();  // of row g
-  float sum = 0;             // of this lane's keys
+  float most = -infinity();  // maximum of row g
+  float sum = 0;             // sum over this lane's keys
 
-  // Adds a step's products with eight keys; only rows g are used of these.
+  // Adds a step's products with eight keys; only rows g of the tile are used.
   OPDOCK_DEVICE void multiply_keys(const Bytes16& vector, int c, float (&score)[4]) const {
     const Pairs<T, Kind> k(vector);
     OPDOCK_UNROLL
@@ -31,7 +32,7 @@ struct FewRows : Lane<T, Size, Kind> {
     }
   }
 
-  // Scores become weights, by maxima that hold for all keys so far.
+  // Turns scores into weights, relative to the maximum over all keys so far.
   OPDOCK_DEVICE void make_weights(float (&score)[2][4]) {
     float now = most;
     OPDOCK_UNROLL
@@ -57,7 +58,8 @@ struct FewRows : Lane<T, Size, Kind> {
     }
   }
 
-  // Adds the values of sixteen keys by their weights. vectors[i]: of value value_of(i).
+  // Adds the values of sixteen keys, multiplied by their weights. vectors[i]: those of value
+  // value_of(i).
   OPDOCK_DEVICE void add_values(const float (&score)[2][4],
                                 const Bytes16 (&vectors)[4][Of::kValueVectors]) {
     const uint32_t low = floats_to_pair(T{}, score[0][0], score[0][1]);
@@ -76,7 +78,7 @@ struct FewRows : Lane<T, Size, Kind> {
     }
   }
 
-  // Leaves what this warp has found of `rows` rows for finish_rows().
+  // Stores this warp's results for `rows` rows for finish_rows().
   OPDOCK_DEVICE void leave(int rows, int warp, float* stats, float* sums) {
     sum += shuffle_xor(sum, 1);
     sum += shuffle_xor(sum, 2);
@@ -104,7 +106,7 @@ template <class T, int Size, int Kind>
 struct CacheReader {
   using Of = Lane<T, Size, Kind>;
   using Element = Unit<16 / Of::kElements>;
-  const Element *keys, *values;  // of this batch and head
+  const Element *keys, *values;  // those of this batch and head
   int64_t key_step, value_step;
   int last;
 
@@ -115,7 +117,7 @@ struct CacheReader {
         value_step(p.v.token),
         last(block.end - 1) {}
 
-  // Keys behind the last one are the last one, which no row sees twice.
+  // Indices beyond the last key are clamped to it; no row sees the duplicates.
   OPDOCK_DEVICE int place(int key) const { return key < last ? key : last; }
   OPDOCK_DEVICE void load_keys(const Params& p, const Of& lane, int first,
                                Bytes16 (&to)[2][Of::kKeyVectors]) const {

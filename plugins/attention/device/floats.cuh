@@ -1,8 +1,9 @@
-// Sixteen rows of floats by a warp on tensor cores: each product is three of TF32 (matrix.cuh).
+// Sixteen rows of floats per warp on tensor cores: each product consists of three TF32 products
+// (matrix.cuh).
 //
-// Sums may be taken in any order here too: lane 4 g + t reads 16 bytes of key g from element
-// 16 c + 4 t on. Of the values it reads keys 2 t and 2 t + 1 of each eight, whose weights the
-// products have left with it, from element 32 u + 4 g on.
+// As in tile.cuh, sums may be taken in any order: lane 4 g + t reads 16 bytes of key g from element
+// 16 c + 4 t on. Of the values it reads keys 2 t and 2 t + 1 of each eight, from element 32 u + 4 g
+// on; the products have left their weights in this lane.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,7 +34,7 @@ struct Tile<float, Size, false> : Place, TileRows<Size> {
     }
   }
 
-  // The products with the keys in shared memory, eight in each of score.
+  // Multiplies with the keys in shared memory; score[i] has the products with eight keys.
   OPDOCK_DEVICE void multiply_keys(const float* keys, float (&score)[kKeys / 8][4]) const {
     OPDOCK_UNROLL
     for (int c = 0; c < Size / 16; ++c) {
@@ -52,8 +53,8 @@ struct Tile<float, Size, false> : Place, TileRows<Size> {
     }
   }
 
-  // Adds the values in shared memory by their weights. Those of a stage are added up by themselves,
-  // as the hardware's sums are only good for a few.
+  // Adds the values in shared memory, multiplied by their weights. Each stage is summed separately
+  // first, because the hardware's sums are accurate for a few terms only.
   OPDOCK_DEVICE void add_values(const float* values, const float (&weights)[kKeys / 8][4]) {
     OPDOCK_UNROLL
     for (int u = 0; u < Size / 32; ++u) {
@@ -74,7 +75,7 @@ struct Tile<float, Size, false> : Place, TileRows<Size> {
     }
   }
 
-  // Writes row g + 8 i of the result, times factor.
+  // Writes row g + 8 i of the result, multiplied by factor.
   OPDOCK_DEVICE void store(const Params& p, float* to, int i, float factor) const {
     OPDOCK_UNROLL
     for (int u = 0; u < Size / 32; ++u) {

@@ -1,4 +1,4 @@
-// Sixteen rows of 16-bit elements by a warp on tensor cores.
+// Sixteen rows of 16-bit elements per warp on tensor cores.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,7 +28,7 @@ struct Tile<T, Size, false> : Lane<T, Size, kSame>, TileRows<Size> {
     }
   }
 
-  // The products with the keys in shared memory, eight in each of score.
+  // Multiplies with the keys in shared memory; score[i] has the products with eight keys.
   OPDOCK_DEVICE void multiply_keys(const T* keys, float (&score)[kKeys / 8][4]) const {
     OPDOCK_UNROLL
     for (int c = 0; c < Of::kKeyVectors; ++c) {
@@ -42,7 +42,7 @@ struct Tile<T, Size, false> : Lane<T, Size, kSame>, TileRows<Size> {
     }
   }
 
-  // Adds the values in shared memory by their weights.
+  // Adds the values in shared memory, multiplied by their weights.
   OPDOCK_DEVICE void add_values(const T* values, const float (&weights)[kKeys / 8][4]) {
     OPDOCK_UNROLL
     for (int i = 0; i < kKeys / kStep; ++i) {
@@ -58,7 +58,7 @@ struct Tile<T, Size, false> : Lane<T, Size, kSame>, TileRows<Size> {
     }
   }
 
-  // Writes row g + 8 i of the result, times factor.
+  // Writes row g + 8 i of the result, multiplied by factor.
   OPDOCK_DEVICE void store(const Params& p, T* to, int i, float factor) const {
     OPDOCK_UNROLL
     for (int u = 0; u < Of::kValueVectors; ++u) {
@@ -85,7 +85,7 @@ struct Tile<T, Size, false> : Lane<T, Size, kSame>, TileRows<Size> {
   }
 
  protected:
-  // Adds the values of sixteen keys by their weights. v[i]: of value value_of(i).
+  // Adds the values of sixteen keys, multiplied by their weights. v[i]: those of value value_of(i).
   OPDOCK_DEVICE void add_values(const float (&low)[4], const float (&high)[4],
                                 const Bytes16 (&v)[4][Of::kValueVectors]) {
     const uint32_t a[4] = {floats_to_pair(T{}, low[0], low[1]), floats_to_pair(T{}, low[2], low[3]),

@@ -1,5 +1,6 @@
-// Any rows and elements without tensor cores: float, GPUs that have none, tensors of any alignment.
-// Eight lanes take a key at a time, of which each has an eighth of the elements.
+// Attention without tensor cores, for any rows and elements: for float, for GPUs without tensor
+// cores, and for tensors of any alignment. Eight lanes take a key at a time; each has an eighth of
+// its elements.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +12,8 @@ namespace attention {
 
 inline constexpr int kTeam = 8;
 
-// A lane's elements of a head, as floats: piece i of vector_size<T> elements begins at element
-// (8 i + member) * vector_size<T>; 0 for those that a head does not have.
+// A lane's elements of a head, as floats: piece i of vector_size<T> elements begins at element (8 i
+// + member) * vector_size<T>. Elements beyond the head's size are 0.
 template <class T, int Size>
 struct Share {
   static constexpr int kPiece = vector_size<T>;
@@ -23,7 +24,7 @@ struct Share {
     OPDOCK_UNROLL
     for (int i = 0; i < kPieces * kPiece; ++i) at[i] = 0;
   }
-  // head: the first element; kind: a Cache; step: to the next element.
+  // head: offset of the first element; kind: a Cache; step: distance between elements.
   OPDOCK_DEVICE void load(const Params& p, const void* data, int64_t head, int kind,
                           int64_t step = 1) {
     const int member = thread_index() % kTeam;
@@ -53,8 +54,8 @@ struct Share {
   }
 };
 
-// kRows: of a block, at most; a decoded token's are few, and with one more blocks have room at
-// once.
+// kRows: upper bound of a block's rows. A decoded token has few, and with one row more blocks run
+// at once.
 template <class T, int Size, int kRows>
 OPDOCK_KERNEL_BLOCKS(kPlainThreads, kRows == 1 ? 2 : 1)
 plain(Params p) {
@@ -80,7 +81,7 @@ plain(Params p) {
   const bool has_added = p.mask.data || p.bias.data || p.slopes;
   const int all_first = block.all_first(p, block.rows - 1);
   const int all_end = block.end < block.all_end(p, 0) ? block.end : block.all_end(p, 0);
-  // All lanes go on as long as one does, since they exchange numbers.
+  // All lanes continue as long as one does, because they exchange values.
   for (int base = block.first; base < block.end; base += kTeams) {
     const int key = base + team;
     const int place = key < block.end ? key : block.end - 1;
@@ -94,7 +95,7 @@ plain(Params p) {
     }
     OPDOCK_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      if (r >= block.rows) continue;  // for all lanes alike
+      if (r >= block.rows) continue;  // the same for all lanes
       float score = 0;
       OPDOCK_UNROLL
       for (int i = 0; i < kOwn; ++i) score = opdock::fma(q[r].at[i], k.at[i], score);
@@ -113,7 +114,7 @@ plain(Params p) {
       const float own = weight(score, now);
       most[r] = now;
       sum[r] = opdock::fma(sum[r], factor, own);
-      // What is not seen adds nothing, whatever it is.
+      // An unseen value adds nothing, even if it is NaN.
       const float of_value = own == 0 ? 0.0f : own * v_scale;
       OPDOCK_UNROLL
       for (int i = 0; i < kOwn; ++i)
@@ -121,7 +122,7 @@ plain(Params p) {
     }
   }
 
-  // The teams of a warp, then the block's warps.
+  // Combines the teams of a warp; finish_rows() combines the block's warps.
   OPDOCK_SHARED(float, stats, 2 * kRows * (kPlainThreads / 32));
   OPDOCK_SHARED(float, sums, kRows * Size * (kPlainThreads / 32));
   const int warp = thread_index() / warp_width(), lane = thread_index() % warp_width();

@@ -1,4 +1,4 @@
-// Many queries: a block has sixteen rows a warp, which share keys and values in shared memory;
+// Many queries. A block has sixteen rows per warp, which share keys and values in shared memory;
 // the next ones are copied there meanwhile. Keys that no row of the block sees are never read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -8,7 +8,8 @@
 
 namespace attention {
 
-// ByColumns: values of keys that lie so, of which some may come before the block's.
+// ByColumns: copies values of keys that lie by columns, some of which may lie before the block's
+// first key.
 template <class T, int Size, bool ByColumns = false>
 OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& from, int first,
                              int stride, T* to) {
@@ -26,7 +27,7 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
   }
 }
 
-// Keys that lie by columns; there are whole vectors of them.
+// Copies keys that lie by columns; they consist of whole vectors.
 template <class T, int Size>
 OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, T* to) {
   constexpr int kVectors = prompt_keys(sizeof(T)) / 8;
@@ -43,7 +44,7 @@ OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, 
 
 template <class T, int Size, bool ByColumns>
 OPDOCK_DEVICE void prompt_rows(const Params& p) {
-  // Where later queries see more keys, they begin.
+  // Blocks of later queries begin first if these see more keys.
   const int index = static_cast<int>(block_index());
   const int number = p.causal ? p.row_tiles - 1 - index : index;
   constexpr int kRows = prompt_threads(sizeof(T)) / 2;
@@ -53,7 +54,8 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
   const int first_row = warp * kStep;
   const Row rows[2] = {Row(p, block, first_row + tile.g), Row(p, block, first_row + tile.g + 8)};
   tile.load_queries(p, block, rows);
-  // Of this warp's rows: keys that one sees, and that all see. A warp without rows sees none.
+  // Ranges of keys that at least one of this warp's rows sees, and that all of them see. A warp
+  // without rows sees none.
   const int last_row = first_row + kStep < block.rows ? first_row + kStep - 1 : block.rows - 1;
   const int some_first = p.first(p.position(block.length, block.query_of(p, first_row)));
   const int high = p.position(block.length, block.query_of(p, last_row));
@@ -76,7 +78,7 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
     }
     copy_rows<T, Size, ByColumns>(p, block, p.v, first, value_stride(Size, kBytes), values);
   };
-  const int first_key = ByColumns ? block.first / 8 * 8 : block.first;  // where a vector begins
+  const int first_key = ByColumns ? block.first / 8 * 8 : block.first;  // beginning of a vector
   if (first_key < block.end) copy(first_key, 0);
   copy_async_commit();
   for (int key = first_key; key < block.end; key += kKeys) {
@@ -129,7 +131,7 @@ prompt_by_columns(Params p) {
   if constexpr (kHasMatrices) {
     prompt_rows<T, Size, true>(p);
   } else {
-    trap();  // as above
+    trap();  // the host chooses another kernel
   }
 }
 

@@ -1,4 +1,5 @@
-// What each kernel of attention knows of the rows that it computes, and how scores become weights.
+// Descriptions of a block and of a row that attention's kernels share, and the conversion of scores
+// into weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,15 +12,15 @@ using namespace opdock;
 
 inline constexpr float kLog2E = 1.44269504f;
 
-// Which rows of which keys a block has. Keys and rows are fewer than 2^31.
+// The rows and keys of a block. Keys and rows are fewer than 2^31.
 struct Block {
-  int batch, head;  // of the keys
-  int length;       // of the keys that count; 0 too where it is no length
+  int batch, head;  // batch and head of the keys
+  int length;       // number of keys that count; 0 also if the length is out of range
   int first_row, rows;
-  int first, end;  // keys that one of the rows sees
-  bool is_bad;     // the length is none: everything becomes NaN
+  int first, end;  // range of keys that at least one of the rows sees
+  bool is_bad;     // the length is out of range: everything becomes NaN
 
-  // tile_rows rows from first_row on; split: which part of the keys.
+  // Describes tile_rows rows from row tile * tile_rows on; split: which part of the keys.
   OPDOCK_DEVICE Block(const Params& p, int tile, int tile_rows, int split)
       : batch(static_cast<int>(block_index_z())), head(static_cast<int>(block_index_y())) {
     const int found = p.length(batch);
@@ -35,7 +36,7 @@ struct Block {
   OPDOCK_DEVICE int query_of(const Params& p, int row) const {
     return p.group == 1 ? first_row + row : (first_row + row) / p.group;
   }
-  // The keys that all rows from `row` to last_row see: [all_first, all_end).
+  // all_first() and all_end() bound the range of keys that all rows from `row` to last_row see.
   OPDOCK_DEVICE int all_first(const Params& p, int last_row) const {
     return p.first(p.position(length, query_of(p, last_row)));
   }
@@ -44,11 +45,11 @@ struct Block {
   }
 };
 
-// One row: a query of a head.
+// A row: a query of a head.
 struct Row {
   int query, head;
   bool exists;
-  int first, end;  // keys that it sees of the block's
+  int first, end;  // range of the block's keys that the row sees
 
   OPDOCK_DEVICE Row(const Params& p, const Block& block, int row) : exists(row < block.rows) {
     const int at = exists ? row : 0;
@@ -61,10 +62,10 @@ struct Row {
   }
 };
 
-// What is added to the scores of a row, by 2's exponent.
+// Adds mask, bias and slope to a row's scores, which are exponents of 2.
 template <class T>
 struct RowAdded {
-  const void *mask, *bias;  // of the row
+  const void *mask, *bias;  // the row's part of them
   float slope;
   int position;
 
@@ -92,19 +93,19 @@ struct RowAdded {
   }
 };
 
-// The scales of a key and of a value.
+// Returns the scale of a key or of a value.
 OPDOCK_DEVICE float scale_at(const Scales& scales, const Block& block, int key) {
   return scales.data[scales.at(block.batch, key, block.head)];
 }
 
-// 2^(x - most), also where nothing has been seen yet and both are -infinity.
+// Returns 2^(x - most), also if nothing has been seen yet and both are -infinity.
 OPDOCK_DEVICE float weight(float x, float most) {
   return opdock::exp2(x - (most == -infinity() ? 0.0f : most));
 }
 
-// What `parts` of a block, or blocks, have found of the block's rows becomes the result: each has
-// of row r its maximum and sum in stats[2 (part * rows + r)], and the weighted sum of the values in
-// sums[(part * rows + r) * Size]. For all threads of a block, after a barrier.
+// Combines what `parts` parts of a block have found for its rows into the result. Part `part` has
+// the maximum and sum of row r in stats[2 (part * rows + r)], and the weighted sum of the values in
+// sums[(part * rows + r) * Size]. All threads of the block call this, after a barrier.
 template <class T, int Size>
 OPDOCK_DEVICE void finish_rows(const Params& p, const Block& block, int split, int parts,
                                const float* stats, const float* sums, int tile_rows) {
@@ -139,7 +140,8 @@ OPDOCK_DEVICE void finish_rows(const Params& p, const Block& block, int split, i
   }
 }
 
-// The parts of the keys put together: a block a row. size, tile_rows: the kernel's before.
+// Combines the results of the parts of the keys, with a block per row. size, tile_rows: those of
+// the kernel before.
 template <class T>
 OPDOCK_KERNEL(kMergeThreads)
 merge(Params p, int size, int tile_rows) {

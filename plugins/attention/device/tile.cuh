@@ -1,10 +1,10 @@
-// What a warp of 32 lanes knows of rows whose products tensor cores compute, with running maxima
+// What a warp of 32 lanes holds for rows whose products tensor cores compute, with running maxima
 // and sums (Milakov and Gimelshein 2018; Dao et al. 2022).
 //
-// Nothing is moved between lanes to get matrices into place: a sum may be taken in any order, so
-// lane 4 g + t reads 16 bytes of key g from element 4 E c + E t on (E elements in 16 bytes, c
-// counts such steps), and the queries' elements are loaded in the same order. Of the values it
-// reads keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 from element 8 E u + E g on, and column g of the
+// No values are moved between lanes to arrange the matrices, because a sum may be taken in any
+// order. Lane 4 g + t reads 16 bytes of key g from element 4 E c + E t on (E elements are in 16
+// bytes, c counts such steps), and loads the queries' elements in the same order. Of the values it
+// reads keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 from element 8 E u + E g on; column g of the
 // product's tile u E + j is element 8 E u + E g + j.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,9 +14,9 @@
 
 namespace attention {
 
-inline constexpr int kStep = 16;  // keys
+inline constexpr int kStep = 16;  // keys handled at a time
 
-// Which of a product's rows and columns are a lane's.
+// Determines which rows and columns of a product a lane has.
 struct Place {
   int g, t;
 
@@ -25,21 +25,22 @@ struct Place {
     g = lane / 4;
     t = lane % 4;
   }
-  // Which of a step's keys: of the products' columns.
+  // column_key() returns which of a step's keys a column of the products belongs to, and key_of()
+  // which of them the lane reads.
   OPDOCK_DEVICE int column_key(int tile, int j) const { return tile * 8 + 2 * t + j % 2; }
   OPDOCK_DEVICE int key_of(int i) const { return i * 8 + g; }
 };
 
-// What a lane has of queries, keys and values of 16 bits, or of keys and values of 8.
+// What a lane has of queries, keys and values of 16 bits, or of keys and values of 8 bits.
 template <class T, int Size, int Kind>
 struct Lane : Place {
   static constexpr int kElements = Pairs<T, Kind>::kElements;
-  static constexpr int kKeyVectors = Size / (4 * kElements);  // of a lane and key
+  static constexpr int kKeyVectors = Size / (4 * kElements);  // vectors of a key that a lane has
   static constexpr int kValueVectors = Size / (8 * kElements);
   static_assert(kValueVectors > 0, "a head has a vector for each lane");
 
-  // Where a lane reads of a key or value; elements that a head does not have are another's: what
-  // they are multiplied by is 0, or what becomes of them is not stored.
+  // Returns the element at which a lane reads a key or value. For elements beyond the head's size
+  // that is another element, which is multiplied by 0 or whose result is not stored.
   OPDOCK_DEVICE int key_element(const Params& p, int vector) const {
     const int at = vector * 4 * kElements + t * kElements;
     return at < p.size ? at : 0;
@@ -48,10 +49,10 @@ struct Lane : Place {
     const int at = vector * 8 * kElements + g * kElements;
     return at < p.size ? at : 0;
   }
-  // Which of the step's values.
+  // Returns which of the step's values the lane reads.
   OPDOCK_DEVICE int value_of(int i) const { return 2 * t + i % 2 + i / 2 * 8; }
 
-  // Words i of the two halves of each sixteen elements of a query that a product begins with.
+  // Loads a query as the products need it: words i of the two halves of each sixteen elements.
   OPDOCK_DEVICE void load_query(const Params& p, const Block& block, const Row& row,
                                 uint32_t (&to)[Size / 16][2]) const {
     const T* data = static_cast<const T*>(p.q.data) + p.q.at(block.batch, row.query, row.head);
@@ -69,9 +70,9 @@ struct Lane : Place {
   }
 };
 
-// The products with `Steps` times eight keys become scores by 2's exponent, for `Rows` rows of a
-// lane: score[s][2 * row + column]; those of keys that a row does not see, -infinity. all: each row
-// sees each key.
+// Turns the products with `Steps` times eight keys into scores that are exponents of 2, for `Rows`
+// rows of a lane: score[s][2 * row + column]. Scores of keys that a row does not see become
+// -infinity. all: every row sees every key.
 template <class T, int Rows, int Steps, class Of>
 OPDOCK_DEVICE void make_scores(const Of& of, const Params& p, const Block& block,
                                const Row (&rows)[Rows], int first_key, bool all, bool has_scales,
@@ -112,18 +113,19 @@ OPDOCK_DEVICE void make_scores(const Of& of, const Params& p, const Block& block
   }
 }
 
-// Sixteen rows of a warp, of keys in rows or, of 16-bit elements, by columns.
+// Sixteen rows of a warp; keys lie by rows or, for 16-bit elements, by columns.
 template <class T, int Size, bool ByColumns = false>
 struct Tile;
 
-// Sixteen rows: what has been found of them so far.
+// Results so far of sixteen rows.
 template <int Size>
 struct TileRows {
   float out[Size / 8][4] = {};
-  float most[2] = {-infinity(), -infinity()};  // of rows g and g + 8
-  float sum[2] = {};                           // of this lane's keys
+  float most[2] = {-infinity(), -infinity()};  // maxima of rows g and g + 8
+  float sum[2] = {};                           // sums over this lane's keys
 
-  // Scores become weights, by maxima that hold for all keys so far. Steps: of 8 keys.
+  // Turns scores into weights, relative to the maximum over all keys so far. Steps: number of times
+  // 8 keys.
   template <int Steps>
   OPDOCK_DEVICE void make_weights(float (&score)[Steps][4]) {
     float now[2] = {most[0], most[1]};
@@ -160,7 +162,7 @@ struct TileRows {
     }
   }
 
-  // The sums of all lanes' keys.
+  // Adds up the sums over all lanes' keys.
   OPDOCK_DEVICE void finish_sums() {
     OPDOCK_UNROLL
     for (int i = 0; i < 2; ++i) {
