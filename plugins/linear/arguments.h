@@ -1,4 +1,4 @@
-// What the ops of this plugin check of their arguments, and tensors in their workspace.
+// Argument checks of this plugin's ops, and tensors in their workspace.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,25 +15,25 @@ using opdock::Results;
 using opdock::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-// float32, float16 or bfloat16, on the CPU too: products are added up in float32. Throws an Error
-// that names the argument, as all of these do.
+// Checks that x is float32, float16 or bfloat16; products are added up in float32 on the CPU too.
+// Like all checks here, it throws an Error that names the argument.
 void check_input(Tensor x, const char* name, int32_t least_ndim = 1);
-// Of x's dtype and device.
+// Checks that the tensor has x's dtype and device.
 void check_like(Tensor tensor, const char* name, Tensor x, const char* x_name);
-// Of one number for each of `size` columns, beside x.
+// Checks a vector with one number for each of `size` columns; it has x's dtype and device.
 void check_vector(const OptionalTensor& tensor, const char* name, Tensor x, int64_t size);
-// An argument that others make meaningless. why: what they are.
+// Refuses an argument that other arguments make meaningless. why: which arguments these are.
 [[noreturn]] void refuse(const char* name, const char* why);
-// A matrix whose rows share no element, as products want it.
+// Checks a matrix, whose rows must not share elements, as products require.
 void check_matrix(Tensor tensor, const char* name);
-// No dimension goes backwards.
+// Checks that no stride is negative.
 void check_forward(Tensor tensor, const char* name);
-// OPDOCK_GEMM_NONE, ….
+// Returns OPDOCK_GEMM_NONE, …, for the activation of that name.
 uint32_t activation_of(std::string_view name);
 
-// A tensor with the dtype and the leading dimensions of another one and `length` elements in the
-// last, at `data`, which may be null while planning; its rows `stride` elements apart, or 0:
-// without gaps.
+// A tensor with another tensor's dtype and leading dimensions and `length` elements in the last
+// dimension. It lies at `data`, which may be null while planning; its rows are `stride` elements
+// apart, or contiguous if that is 0.
 class Buffer {
  public:
   Buffer(Tensor like, int64_t length, void* data, int64_t stride = 0);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The products beside PyTorch, on every device: opdock bench plugins/linear"""
+"""Compares the products with PyTorch on every device: opdock bench plugins/linear"""
 
 import torch
 import torch.nn.functional as F
@@ -13,14 +13,14 @@ def random(like, *shape):
 
 
 def integers(x, outputs):
-    """An int8 weight for rows like x, with a scale for each output."""
+    """Returns an int8 weight for rows like x, with a scale for each output."""
     shape = outputs, x.shape[-1]
     q = torch.randint(-128, 128, shape, device=x.device, dtype=torch.int8)
     return q, torch.rand(outputs, device=x.device) / 1000
 
 
 def functions(x):
-    """(op, ours, PyTorch's) of each, for rows x of K elements and K columns."""
+    """Yields (op, our function, PyTorch's function) for rows x of K elements and K columns."""
     k, ops = x.shape[-1], opdock.ops
     w, w1 = random(x, k, k) / k**0.5, random(x, 2 * k, k) / k**0.5
     bias, gamma, q = random(x, k), random(x, k), integers(x, k)
@@ -53,12 +53,13 @@ def functions(x):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times of each shape: memory limits none of these there."""
+    """Yields what tests/bench/gpu_ops.py times for each shape: nothing, because memory limits none
+    of these ops there."""
     return iter(())
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2 or shape[1] > 1024:
         return
     for op, ours, theirs in functions(torch.randn(shape).to(dtype)):
@@ -67,16 +68,17 @@ def cpu_candidates(shape, dtype):
 
 
 def checked_calls(dtype):
-    """What sanitizer.py calls too: one row, a few, as many as the tensor cores' kernel takes, and
-    the library's, with inputs that are whole vectors and that are not."""
+    """Yields calls that sanitizer.py makes in addition: one row, a few, as many as the tensor
+    cores' kernel takes, and as many as the library takes, with inputs that are whole vectors and
+    others."""
     for rows, size in ((1, 1024), (1, 1021), (8, 1024), (33, 512), (100, 510)):
         for _, ours, _ in functions(torch.randn(rows, size, device="cuda").to(dtype)):
             yield ours
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). Few rows and one
-    weight, which is what is moved."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function}, x), for
+    few rows and one weight, whose bytes are counted."""
     for rows, size in ((1, 4096), (8, 4096), (1, 8192), (16, 8192)):
         x = torch.randn(rows, size, device="cuda", dtype=dtype)
         q, scale = integers(x, size)

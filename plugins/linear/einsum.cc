@@ -1,11 +1,12 @@
-// einsum_sec_sm_ecm: a product of matrices whose first one is stored transposed.
+// Implements einsum_sec_sm_ecm: a product of two matrices, the first of which is stored transposed.
 // SPDX-License-Identifier: Apache-2.0
 #include "product.h"
 
 namespace linear {
 namespace {
 
-// As batches over e of q[:, e, :]' w, or of all e at once where they lie one behind the other.
+// Describes the product as a batch over e of q[:, e, :]' w, or as one product over all e if they
+// are contiguous.
 opdock_gemm einsum_gemm(Tensor q, Tensor w) {
   const int64_t s = q.size(0), e = q.size(1), c = q.size(2), m = w.size(1);
   const auto stride = [](Tensor x, int32_t at, int64_t least) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kGate = OPDOCK_KERNEL_FAMILY("linear::gate", opdock::RowTypes);
 
-// kernel: of the instruction set level.
+// Runs the kernel of the current instruction set level.
 void compute_on_cpu(const Call& call, Tensor out, const ElementParams& params,
                     void (*kernel)(const ElementJob&, int64_t, int64_t)) {
   const ElementJob job = {out.dtype(), opdock::Pieces(params.at.length), params};

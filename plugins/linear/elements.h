@@ -1,4 +1,5 @@
-// What stands between products: the gate, and on the CPU what finishes sums.
+// The elementwise steps between products: the gate, and on the CPU the bias, activation and
+// residual.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,21 +7,21 @@
 
 namespace linear {
 
-// What is made of a product of two halves: hidden * activation(gate).
+// Describes how a product of two halves is combined: hidden * activation(gate).
 struct Gate {
-  uint32_t activation;  // OPDOCK_GEMM_RELU, …; not OPDOCK_GEMM_NONE
+  uint32_t activation;  // OPDOCK_GEMM_RELU, …, but never OPDOCK_GEMM_NONE
   bool first;           // the gate is the first half
 };
-// Throws an Error that names the argument.
+// Returns the gate of that activation. Throws an Error that names the argument.
 Gate gate_of(std::string_view activation, bool first);
 
-// What kernels call the activation OPDOCK_GEMM_NONE, …: an activation::Activation.
+// Converts OPDOCK_GEMM_NONE, …, to the kernels' activation::Activation.
 int kernel_activation(uint32_t activation);
 
-// halves: [..., 2 L]; out: [..., L], also the first half's elements.
+// Applies the gate. halves: [..., 2 L]; out: [..., L], which may be the first half's elements.
 void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out);
 
-// On the CPU, of float32: out = activation(out + bias) + residual.
+// On the CPU, for float32: out = activation(out + bias) + residual.
 void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint32_t activation,
                  const OptionalTensor& residual);
 

@@ -1,4 +1,4 @@
-// What stands between products on the CPU, for one instruction set level.
+// The elementwise steps between products on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //

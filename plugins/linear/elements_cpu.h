@@ -1,4 +1,4 @@
-// What stands between products on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of the steps between products, and the job that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +19,8 @@ struct ElementJob {
 };
 
 OPDOCK_SIMD_DECLARE(
-    // Of all rows' pieces, in their order, those from begin to end - 1.
+    // Handle pieces begin … end - 1; pieces are counted over all rows, in order.
     void gate(const ElementJob& job, int64_t begin, int64_t end);
-    void finish(const ElementJob& job, int64_t begin, int64_t end);)  // of float32
+    void finish(const ElementJob& job, int64_t begin, int64_t end);)  // float32 only
 
 }  // namespace linear

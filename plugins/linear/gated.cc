@@ -1,4 +1,4 @@
-// gated_linear: checks its arguments, makes one product, and multiplies its halves.
+// Implements gated_linear: checks its arguments, computes one product, and multiplies its halves.
 // SPDX-License-Identifier: Apache-2.0
 #include "mlp.h"
 

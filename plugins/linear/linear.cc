@@ -1,4 +1,4 @@
-// linear: checks its arguments and hands the product to opdock.gemm/1.
+// Implements linear: checks its arguments and hands the product to opdock.gemm/1.
 // SPDX-License-Identifier: Apache-2.0
 #include "product.h"
 

@@ -1,4 +1,4 @@
-// mlp: checks its arguments and makes two products.
+// Implements mlp: checks its arguments and computes two products.
 // SPDX-License-Identifier: Apache-2.0
 #include "mlp.h"
 

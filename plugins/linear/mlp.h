@@ -12,11 +12,11 @@ struct Mlp {
   Weight first, second;
   OptionalTensor first_bias, second_bias;
   bool gated;
-  Gate gate;  // its activation counts without a gate too
+  Gate gate;  // its activation also applies without a gate
 
   int64_t inner() const { return first.outputs() / (gated ? 2 : 1); }
 
-  // In plan, of an op whose arguments have the names of mlp's; all but x.
+  // Checks all arguments but x. Called in plan, by an op whose arguments are named like mlp's.
   void check_arguments(Tensor x) const;
   uint64_t workspace_bytes(const CallBase& call, Tensor x) const;
   void run(Call& call, Tensor x, Tensor out) const;
@@ -26,10 +26,10 @@ struct Mlp {
   uint64_t products_bytes(const CallBase& call, Tensor x) const;
 };
 
-// In plan: that `activation` is one, and what it is.
+// Checks `activation` and returns the gate. Called in plan.
 Gate mlp_gate(std::string_view activation, bool gated, bool gate_first);
 
-// What a weight of two halves gives: each one's outputs. Throws an Error that names the argument.
+// Returns how many outputs each half of a weight has. Throws an Error that names the argument.
 int64_t check_halves(const Weight& weight, const char* name);
 
 }  // namespace linear

@@ -1,4 +1,5 @@
-// norm_linear and norm_mlp: check their arguments, normalise, and make products of the result.
+// Implements norm_linear and norm_mlp: checks their arguments, normalises, and computes products of
+// the result.
 // SPDX-License-Identifier: Apache-2.0
 #include "mlp.h"
 #include "norm_rows.h"
@@ -9,7 +10,7 @@ namespace {
 using opdock::Error;
 using opdock::detail::concat;
 
-// Of the arguments that say how rows are normalised.
+// The arguments that determine how rows are normalised.
 struct NormOf {
   OptionalTensor gamma, beta;
   bool centred;
@@ -30,7 +31,7 @@ void check_norm(const NormOf& of, Tensor x) {
   layernorm::check_eps(of.eps);
 }
 
-// sum: of x, residual and input_bias, which is what is normalised; none without a residual.
+// sum: receives x + residual + input_bias, which is then normalised; absent without a residual.
 void normalise(const Call& call, const NormOf& of, Tensor x, Tensor out,
                const OptionalTensor& residual = {}, const OptionalTensor& input_bias = {},
                const OptionalTensor& sum = {}) {

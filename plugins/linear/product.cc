@@ -17,7 +17,7 @@ const opdock_gemm_table* table_of(const CallBase& call) {
   if (found != nullptr) return found;
   throw Error(OPDOCK_UNSUPPORTED, "this host has no " OPDOCK_GEMM_1 "; use a newer Opdock");
 }
-// A failing host function has written its text already.
+// Throws if a host function failed; the host has already written the error's text.
 void done(opdock_status status) {
   if (status != OPDOCK_OK) throw Error(status, std::string());
 }
@@ -29,8 +29,8 @@ void advance(void** data, int64_t elements, Dtype dtype) {
   if (*data != nullptr) *data = static_cast<char*>(*data) + elements * dtype.bytes();
 }
 
-// The rows as products of matrices: `rows` of each, `batch` of these, and how many dimensions are
-// left, each step of which is another product.
+// Rows as products of matrices: each matrix has `rows` rows, and a batched product has `batch`
+// matrices. `others` dimensions are left; each of their steps is another product.
 struct Shape {
   int64_t rows = 1, batch = 1;
   int64_t row[kPlaces] = {}, matrix[kPlaces] = {};  // strides
@@ -51,7 +51,8 @@ Shape shape_of(const Layout& rows, const int64_t (&length)[kPlaces]) {
     for (int t = 0; t < kPlaces; ++t) shape.row[t] = rows.stride[t][left];
   }
   if (left > 0) {
-    // Matrices that are written lie behind each other, or their rows between each other's.
+    // Matrices of the output must not overlap: one lies behind the other, or their rows are
+    // interleaved.
     const int64_t count = rows.size[left - 1], step = rows.stride[kOut][left - 1];
     const int64_t size = (shape.rows - 1) * shape.row[kOut] + length[kOut];
     if (step >= size || (step >= length[kOut] && shape.row[kOut] >= count * step)) {
@@ -70,8 +71,8 @@ void set(opdock_gemm_matrix* matrix, Dtype dtype, const Shape& shape, Place plac
   matrix->batch_stride = shape.batch > 1 ? shape.matrix[place] : 0;
 }
 
-// The products that `of` consists of: as opdock_gemm, without the first elements of x, out and
-// residual, which are at `data` and in later products further on.
+// Splits a Product into GEMMs. `gemm` describes each of them, except for the addresses of x, out
+// and residual. These begin at `data`, and for_each() moves them on for later products.
 class Products {
  public:
   Products(const Product& of, Tensor out) : dtype_(of.x.dtype()) {
@@ -140,8 +141,9 @@ class Products {
   int others_ = 0;
 };
 
-// On the CPU no library that the host finds multiplies numbers of 16 bits. On a GPU one row takes
-// less time by a kernel that reads each weight once than by a library's tiles of rows.
+// Returns whether the plugin's own kernels compute the product. On the CPU, no library that the
+// host finds multiplies 16-bit numbers. On a GPU, one row takes less time with a kernel that reads
+// each weight once than with a library's tiles of rows.
 bool takes_tiles(const CallBase& call, const Product& of) {
   if (of.weight.scale) return true;
   if (call.is_cpu()) return of.x.dtype().bytes() == 2;
@@ -174,7 +176,7 @@ uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
   if (takes_tiles(call, *this)) return 0;
   Products products(*this, out);
   products.gemm.a.data = products.data[kX];
-  // The output may turn out to be the residual, which needs more.
+  // The output may turn out to be the residual, which needs more workspace.
   products.gemm.c.data = products.gemm.d.data = products.data[kResidual];
   return gemm_workspace(call, products.gemm);
 }
@@ -190,7 +192,7 @@ void Product::run(Call& call, Tensor out, void* workspace, uint64_t bytes) const
   }
   const bool in_place = residual && residual->raw() == out.raw();
   if (call.is_cpu() && !in_place && (bias || residual || activation != OPDOCK_GEMM_NONE)) {
-    // What is behind the sums by vectors: the host computes it number by number.
+    // finish_sums() uses vectors; the host would compute these steps one number at a time.
     Product{x, weight}.run(call, out, workspace, bytes);
     return finish_sums(call, out, bias, activation, residual);
   }

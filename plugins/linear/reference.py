@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of this plugin in PyTorch: what stands in for it. Computed in float64 if the first tensor
-is float64, else in float32; results have its dtype."""
+"""The ops of this plugin in PyTorch: the plugin's fallback. Computed in float64 if the first tensor
+is float64, else in float32; results have the first tensor's dtype."""
 
 import torch
 import torch.nn.functional as F
@@ -30,8 +30,8 @@ def _activation(name, gated=False):
 
 
 def _matrix(x, weight, scale, transposed):
-    """What a weight stands for, in the dtype that x is computed in; scale: None, or one number for
-    each group of its elements."""
+    """Returns the matrix that a weight represents, in the dtype that x is computed in; scale: None,
+    or one number for each group of the weight's elements."""
     dtype = _compute_dtype(x)
     matrix = weight.to(dtype)
     if scale is not None and weight.numel() > 0:
@@ -41,7 +41,7 @@ def _matrix(x, weight, scale, transposed):
 
 
 def _product(x, weight, bias, scale, transposed):
-    """x W + bias, not rounded to x's dtype."""
+    """Returns x W + bias, not rounded to x's dtype."""
     wide, b = _wide(x, bias)
     y = wide @ _matrix(x, weight, scale, transposed)
     return y if b is None else y + b
@@ -57,7 +57,7 @@ def linear(
     activation="none",
     transposed=True,
 ):
-    """activation(x W + bias) + residual; weight is W' if transposed."""
+    """Returns activation(x W + bias) + residual; weight is W' if transposed."""
     y = _activation(activation)(_product(x, weight, bias, weight_scale, transposed))
     return (y if residual is None else y + _wide(x, residual)[1]).to(x.dtype)
 
@@ -72,7 +72,7 @@ def gated_linear(
     gate_first=False,
     transposed=True,
 ):
-    """hidden * activation(gate) of the halves [hidden, gate] = x W + bias."""
+    """Returns hidden * activation(gate) for the halves [hidden, gate] = x W + bias."""
     act = _activation(activation, gated=True)
     both = _product(x, weight, bias, weight_scale, transposed).to(x.dtype)
     first, second = _wide(both)[0].chunk(2, -1)
@@ -91,7 +91,7 @@ def norm_linear(
     eps=1e-5,
     transposed=True,
 ):
-    """(h W + bias, h), where h is x normalised."""
+    """Returns (h W + bias, h), where h is x normalised."""
     h = _normalise(x, gamma, beta, norm, eps)
     return _product(h, weight, bias, weight_scale, transposed).to(x.dtype), h
 
@@ -120,7 +120,7 @@ def mlp(
     gate_first=False,
     transposed=True,
 ):
-    """activation(x W1 + bias1) W2 + bias2, or gated_linear(x, W1, bias1) W2 + bias2."""
+    """Returns activation(x W1 + bias1) W2 + bias2, or gated_linear(x, W1, bias1) W2 + bias2."""
     inner = {"weight_scale": weight1_scale, "activation": activation, "transposed": transposed}
     if gated:
         h = gated_linear(x, weight1, bias1, gate_first=gate_first, **inner)
@@ -144,8 +144,8 @@ def norm_mlp(
     eps=1e-5,
     **of_mlp,
 ):
-    """(mlp(h), h, sum), where h is sum = x + residual + input_bias normalised; without a residual
-    sum is x and the last result None."""
+    """Returns (mlp(h), h, sum), where h is the normalised sum = x + residual + input_bias. Without
+    a residual, h is x normalised and the last result None."""
     total = None
     if residual is not None:
         wide, r, b = _wide(x, residual, input_bias)
@@ -155,5 +155,5 @@ def norm_mlp(
 
 
 def einsum_sec_sm_ecm(q, w):
-    """The sum over s of q[s, e, c] * w[s, m]."""
+    """Returns the sum over s of q[s, e, c] * w[s, m]."""
     return torch.einsum("sec,sm->ecm", *_wide(q, w)).to(q.dtype)

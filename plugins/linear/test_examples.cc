@@ -89,7 +89,7 @@ static const ExamplesOf linear_examples([](Examples& examples) {
                 {x, six, weight, seven, vector, none(), none(), gelu, no, no, yes},
                 {examples.gapped(4, 5)},
                 {}});
-  // norm_mlp's arguments, with some of them replaced.
+  // Returns norm_mlp's arguments, with some of them replaced.
   const auto norm_mlp = [&](std::vector<std::pair<size_t, opdock_value>> changes) {
     std::vector<opdock_value> args = {x,     six,   weight, seven,  vector, x,
                                       seven, seven, seven,  none(), none(), layer,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products with int8 weights on every device, against their definition in float64: each weight
-times the scale of its group."""
+"""Tests products with int8 weights on every device, against their definition in float64: each
+weight times the scale of its group."""
 
 import sys
 from pathlib import Path
@@ -27,12 +27,13 @@ def integers(outputs, inputs, transposed=True, seed=1):
 
 
 def scales(groups, inputs, seed=2):
-    """That keep the sums near 1."""
+    """Returns scales that keep the sums near 1."""
     return (random(groups, torch.float32, seed).abs() + 0.1) / (64 * max(1, inputs) ** 0.5)
 
 
 def matrix(q, scale, transposed=True):
-    """What the weight stands for, in float64: element i of group i // (numel / groups)."""
+    """Returns the matrix that the weight represents, in float64: element i is in group i // (numel
+    / groups)."""
     size = q.numel() // scale.numel()
     of = torch.arange(q.numel()) // max(1, size)
     w = (q.reshape(-1).double() * scale.reshape(-1).double()[of]).reshape(q.shape)
@@ -57,7 +58,7 @@ def check_found(device, found, x, q, scale, bias, residual, activation, transpos
     try:
         wanted(x, w, bias, residual, activation).check(found, x.dtype)
     except AssertionError:
-        # On a GPU the weight may have been copied then (docs/gemm.md).
+        # On a GPU the weight may have been copied in these cases (docs/gemm.md).
         if device == "cpu" or not q.is_contiguous() or (transposed and rows <= 32):
             raise
         w = w.to(x.dtype).double()
@@ -78,7 +79,7 @@ def test_shapes(device, dtype, rows, shape, transposed):
 @pytest.mark.parametrize("rows", [1, 6, 40])
 @pytest.mark.parametrize("transposed", [True, False])
 def test_groups(device, dtype, groups, rows, transposed):
-    """Of rows, of parts of rows, and of parts of two rows."""
+    """Groups consist of rows, of parts of rows, and of parts of two rows."""
     q, x = integers(20, 48, transposed), random((rows, 48), dtype, 3)
     check(device, x, q, scales(groups, 48), transposed=transposed)
 
@@ -86,9 +87,9 @@ def test_groups(device, dtype, groups, rows, transposed):
 @pytest.mark.parametrize("rows", [2, 9, 33, 200])
 @pytest.mark.parametrize("shape", [(72, 128), (70, 192), (136, 320), (40, 80)])
 def test_groups_of_vectors(device, dtype, rows, shape):
-    """Which tensor cores may take: of 64 inputs, of a whole row, of several."""
+    """Tensor cores may handle these groups: of 64 inputs, of a whole row, and of several rows."""
     n, k = shape
-    # A software GPU takes its time: 70 are several blocks of 32 rows and some as well.
+    # A software GPU is slow: 70 rows also make several blocks of 32 rows and a rest.
     rows = min(rows, 70) if device != "cpu" and is_soft() else rows
     q, x = integers(n, k), random((rows, k), dtype, 3)
     bias, residual = random(n, dtype, 4), random((rows, n), dtype, 5)
@@ -157,7 +158,7 @@ def test_special_scales_and_all_integers(device, dtype):
 
 
 def test_few_rows_round_no_weight(device):
-    """DeepSpeed rounds the weights to float16 first: these are infinite then."""
+    """DeepSpeed rounds the weights to float16 first, in which these are infinite."""
     q, scale = torch.full((8, 32), 127, dtype=torch.int8), torch.full((1,), 1000.0)
     x = torch.full((2, 32), 0.0001, dtype=torch.float16)
     found = on(device, opdock.ops.linear)(x, q, weight_scale=scale)
@@ -167,8 +168,8 @@ def test_few_rows_round_no_weight(device):
 @pytest.mark.parametrize("op", ["gated_linear", "norm_linear", "mlp", "norm_mlp"])
 @pytest.mark.parametrize("rows", [1, 40])
 def test_in_the_other_ops(device, dtype, op, rows):
-    """As what they give for the float32 weights that these stand for; the products in between are
-    rounded alike, but for single ones."""
+    """The results equal those for the float32 weights that the int8 ones represent; the products in
+    between are rounded alike, except for single ones."""
     x = random((rows, 48), dtype, 3)
     q1, s1, q2, s2 = integers(32, 48), scales(32, 48), integers(20, 32, seed=7), scales(4, 32)
     call = on(device, getattr(opdock.ops, op))
@@ -196,7 +197,7 @@ def test_in_the_other_ops(device, dtype, op, rows):
     try:
         torch.testing.assert_close(found.double(), oracle(*weights), rtol=tolerance, atol=tolerance)
     except AssertionError:
-        # On a GPU the weights may have been copied then (docs/gemm.md).
+        # On a GPU the weights may have been copied in these cases (docs/gemm.md).
         if device == "cpu" or rows <= 32:
             raise
         copies = (w.to(dtype).double() for w in weights)

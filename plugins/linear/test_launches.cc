@@ -1,4 +1,5 @@
-// Which kernels products with int8 weights launch, and that these reach all of the result.
+// Tests which kernels products with int8 weights launch, and that the kernels cover the whole
+// result.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ struct Launched {
   uint64_t workspace_bytes;
 };
 
-// gap: elements between the weight's rows; larger: times as large in both directions.
+// gap: elements between the weight's rows; larger: factor of the size in both directions.
 Launched launches_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0,
                      int64_t larger = 1) {
   RecordedGpu gpu;
@@ -41,7 +42,7 @@ Launch launch_of(Type type, int64_t rows, bool transposed, uint32_t warp) {
   return found.launches.empty() ? Launch{} : found.launches[0];
 }
 
-// Tensor cores take two rows and more of 16 bits, of NVIDIA's GPUs.
+// Returns whether tensor cores compute the product: two or more rows of 16 bits, on NVIDIA's GPUs.
 bool on_matrices(Type type, int64_t rows, uint32_t warp) {
   return type != Type::kFloat32 && rows > 1 && warp == 32;
 }
@@ -76,7 +77,7 @@ TEST(LinearLaunches, TensorCoresReadASmallWeightAgainForEvery32Rows) {
     }
 }
 
-// 8.3 million elements.
+// The weight has 8.3 million elements.
 TEST(LinearLaunches, TensorCoresReadALargeWeightTwiceAtMost) {
   for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
     for (const int64_t rows : {32, 33, 64}) {
@@ -98,7 +99,7 @@ TEST(LinearLaunches, ManyRowsAndOtherLayoutsMultiplyACopyOfTheWeight) {
       ASSERT_EQ(found.launches.size(), 2u);
       EXPECT_TRUE(found.launches[0].kernel.starts_with("dequantize::dequantize<"));
       EXPECT_EQ(found.launches[1].kernel.substr(0, 13), "opdock.gemm/1");
-      // 6400 elements, 256 threads with four vectors of 16 bytes each.
+      // 6400 elements; 256 threads with four vectors of 16 bytes each.
       EXPECT_EQ(found.launches[0].how.grid[0], type == Type::kFloat32 ? 2u : 1u);
       const uint64_t copy = kOutputs * kInputs * (type == Type::kFloat32 ? 4 : 2);
       EXPECT_GE(found.workspace_bytes, copy);
@@ -119,7 +120,8 @@ TEST(LinearLaunches, AWeightWithGapsTakesTiles) {
     }
 }
 
-// Warps share an output until a lane has four vectors of 16 bytes; of 4096 outputs each has two.
+// Warps share an output until a lane has four vectors of 16 bytes; with 4096 outputs each warp has
+// two.
 TEST(LinearLaunches, OneRowIsMultipliedByAKernelThatReadsEachWeightOnce) {
   static const Op linear("linear", "linear");
   const opdock_string none_text = {"none", 4};
@@ -165,7 +167,7 @@ TEST(LinearLaunches, OtherProductsAreTheLibrarys) {
   }
 }
 
-// A product by the host, between launches of the plugin's own.
+// The host computes the products, between launches of the plugin's own kernels.
 TEST(LinearLaunches, AnMlpIsASumANormAndTwoProductsAroundAGate) {
   const Op norm_mlp("linear", "norm_mlp");
   const opdock_string rms = {"rms", 3}, layer = {"layer", 5}, silu = {"silu", 4};
@@ -188,7 +190,7 @@ TEST(LinearLaunches, AnMlpIsASumANormAndTwoProductsAroundAGate) {
         biased ? "layernorm::add_bias::narrow_rows" : "layernorm::add::narrow_rows";
     EXPECT_EQ(kernels,
               (std::vector<std::string>{norm, "opdock.gemm/1", "linear::gate", "opdock.gemm/1"}));
-    // What is between the products, and the products' own part behind it.
+    // The data between the products, and behind it the products' own workspace.
     EXPECT_EQ(result.workspace_bytes, 4u * 32 * 2 + 768);
   }
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gated_linear, norm_linear, mlp and norm_mlp on every device, step by step: each step's definition
-in float64, of what the step before has left in the dtype."""
+"""Tests gated_linear, norm_linear, mlp and norm_mlp on every device, step by step: each step is
+compared with its definition in float64, applied to the previous step's result in the dtype."""
 
 import sys
 from pathlib import Path
@@ -31,14 +31,14 @@ GATES = ACTIVATIONS[1:]
 
 
 def product(device, x, w, bias, transposed=True, more=1):
-    """x w + bias; more: how often it is rounded before it is a result."""
+    """Returns x w + bias; more: how often it is rounded before it becomes a result."""
     early = early_dtype(device, x.dtype)
     total = Sum.of(x.double(), matrix(w, transposed), bias, early)
     return total.rounded(x.dtype, more_roundings(device) + more)
 
 
 def gated(both, name, gate_first, dtype):
-    """hidden * activation(gate) of a Sum of two halves."""
+    """Returns hidden * activation(gate) for a Sum that consists of two halves."""
     values, errors = both.value.chunk(2, -1), both.error.chunk(2, -1)
     gate, hidden = (0, 1) if gate_first else (1, 0)
     opened = Sum(values[gate], errors[gate]).activated(name)
@@ -48,7 +48,7 @@ def gated(both, name, gate_first, dtype):
 
 
 def through(total, w, bias, transposed, device, dtype):
-    """A second product, of what is only known with an error."""
+    """Returns a second product, of a factor that is known only with an error."""
     early = early_dtype(device, dtype)
     next_one = Sum.of(total.value, matrix(w, transposed), bias, early)
     error = total.error @ matrix(w, transposed).abs()
@@ -57,7 +57,7 @@ def through(total, w, bias, transposed, device, dtype):
 
 
 def normalised(x, gamma, beta, norm, eps):
-    """In float64, and what terms it is made of."""
+    """Returns the normalised x in float64, with an error from the size of its terms."""
     wide = x.double()
     mean = wide.mean(-1, keepdim=True) if norm == "layer" else 0.0
     deviation = ((wide - mean).square().mean(-1, keepdim=True) + eps).sqrt()
@@ -71,7 +71,7 @@ def normalised(x, gamma, beta, norm, eps):
 
 
 def float_sum(*terms):
-    """In float32, of those that are not None."""
+    """Returns the sum, in float32, of the terms that are not None."""
     return sum(term.float() for term in terms if term is not None)
 
 
@@ -104,7 +104,7 @@ def test_shapes_of_gates(device, dtype, shape):
 @pytest.mark.parametrize("length", [1, 7, 64, 132, 1024, 1030, 5000])
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_norm_lengths(device, dtype, length, norm):
-    """Rows of each way in which they are normalised."""
+    """Lengths of rows for each way to normalise them."""
     x = random((3, length), dtype, 1, mean=0.5)
     gamma, beta = random(length, dtype, 2, 0.5, 1.0), random(length, dtype, 3)
     w, bias = weight(8, length, dtype), random(8, dtype, 4)
@@ -202,7 +202,7 @@ def test_norm_mlp_of_any_rows(device, dtype):
 
 @pytest.mark.parametrize("length", [64, 1024, 1030, 5000])
 def test_lengths_of_sums(device, dtype, length):
-    """Rows of each way in which they are added up and normalised."""
+    """Lengths of rows for each way to add them up and normalise them."""
     x, residual = (random((3, length), dtype, seed, mean=0.5) for seed in (1, 2))
     w1, w2 = weight(8, length, dtype), weight(4, 8, dtype)
     gamma = random(length, dtype, 4, 0.5, 1.0)
@@ -228,7 +228,7 @@ def test_zero_sizes(device, dtype, shape):
     if shape[0] > 0:
         assert torch.equal(found, b1.expand(shape[0], 24))
     assert on(device, opdock.ops.gated_linear)(x, w1, b1).shape == (shape[0], 12)
-    # Nothing between the products, or of the results.
+    # There is nothing between the products, or no result.
     nothing = torch.empty((20, 0), dtype=dtype), torch.empty((0, 24), dtype=dtype)
     y = random((3, 40), dtype, 1)
     empty = torch.empty((0, 40), dtype=dtype)
@@ -323,7 +323,7 @@ def test_on_another_stream_and_in_a_graph(cuda):
 
 
 def errors_of(found, oracle):
-    """The roots of the mean squares of tensors' errors."""
+    """Returns the roots of the mean squares of the tensors' errors."""
     return [(f.double() - oracle).square().mean().sqrt().item() for f in found]
 
 
@@ -331,7 +331,8 @@ def errors_of(found, oracle):
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 @pytest.mark.parametrize("is_gated", [False, True])
 def test_errors_are_no_larger_than_pytorchs(dtype, shape, norm, is_gated):
-    """On the CPU, of a layer's steps as PyTorch does them one after the other."""
+    """On the CPU, compares the errors with those of PyTorch doing a layer's steps one after the
+    other."""
     m, k, inner = shape
     x, residual = random((m, k), dtype, 5), random((m, k), dtype, 6)
     w1, w2, b1, _ = parameters(dtype, k, inner, k, is_gated)

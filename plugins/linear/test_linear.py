@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""linear and einsum_sec_sm_ecm on every device, against their definitions in float64."""
+"""Tests linear and einsum_sec_sm_ecm on every device, against their definitions in float64."""
 
 import sys
 from pathlib import Path
@@ -44,8 +44,8 @@ def test_shapes(device, dtype, shape, transposed):
     check(device, random((m, k), dtype, 2), w, random(n, dtype, 3), transposed=transposed)
 
 
-# A row is shared by 1 to 8 warps, and by all of these more than once; 4096 outputs and more are
-# divided otherwise. Inputs that are not whole vectors are read one by one.
+# A row is shared by 1 to 8 warps, and by all 8 more than once; 4096 outputs and more are divided
+# differently. Inputs that are not whole vectors are read one by one.
 @pytest.mark.parametrize(
     ("n", "k"), [(1, 8), (7, 3), (9, 768), (5, 1030), (3, 4104), (2, 9000), (4097, 24), (4098, 5)]
 )
@@ -83,7 +83,7 @@ def test_strides_and_misalignment(device, dtype, transposed):
         check(device, x, w, bias, **keywords)
         residual = random((*x.shape[:-1], 20), dtype, 3)[..., 5:19]
         check(device, x, w, bias, residual, activation="silu", **keywords)
-    # No two dimensions make one, of x or of the others.
+    # No two dimensions can be merged, in x or in the others.
     x = random((2, 3, 4, 5, 33), dtype, 5).permute(3, 0, 2, 1, 4)
     residual = random((4, 5, 3, 2, 14), dtype, 6).permute(1, 3, 0, 2, 4)
     check(device, x, w, bias, residual, **keywords)
@@ -132,7 +132,7 @@ def test_nan_and_infinity_are_not_hidden(device, dtype):
 @pytest.mark.parametrize("shape", [(1, 512, 512), (128, 1232, 512), (255, 512, 1232)])
 @pytest.mark.parametrize("activation", ["none", "gelu_tanh"])
 def test_errors_are_no_larger_than_pytorchs(dtype, shape, activation):
-    """On the CPU, by the root of the mean square, which no single tie decides."""
+    """On the CPU, compares the root of the mean square, which no single tie decides."""
     m, n, k = shape
     x, w, bias = random((m, k), dtype, 1), weight(n, k, dtype), random(n, dtype, 2)
     oracle = wanted("cpu", x, w, bias, activation=activation).value

@@ -1,4 +1,4 @@
-// Products by kernels of the plugin's own: fills in what they take.
+// Products by the plugin's own kernels: chooses a kernel and fills in its parameters.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <opdock/elementwise_op.hpp>
@@ -20,12 +20,13 @@ constexpr auto kTiles = OPDOCK_KERNEL_FAMILY("linear::int8_tiles", RowTypes);
 using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
 constexpr auto kFew = OPDOCK_KERNEL_FAMILY("linear::int8_few", Halves, KernelNumbers<8, 32>);
 constexpr auto kOne = OPDOCK_KERNEL_FAMILY("linear::one_row", RowTypes, KernelNumbers<1, 2>);
-// Of a weight that is read twice at most; smaller ones are read that many times more often, as that
-// is faster than to make a copy.
+// A weight with more elements is read at most twice. A smaller one is read more often, in
+// proportion, because that is faster than making a copy.
 constexpr int64_t kSmallWeight = int64_t{5} << 20;
-// Of one row: from so many outputs on a warp has two, and up to so many vectors of each a lane.
+// For one row: from kManyOutputs outputs on, a warp has two outputs; a lane has up to kLaneVectors
+// vectors of each.
 constexpr int64_t kManyOutputs = 4096, kLaneVectors = 4;
-constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second dimension
+constexpr int64_t kMostBlocks = 65535;  // upper bound of a grid's second dimension
 
 int64_t group_of(const Weight& weight) {
   if (!weight.scale) return int64_t{1} << 61;
@@ -55,7 +56,7 @@ TileParams make_params(const Product& of, Tensor out) {
   return p;
 }
 
-// What the GPU's kernels have to know of the groups.
+// Sets what the GPU's kernels need to know about the groups.
 void set_groups(const Product& of, TileParams* p) {
   const int64_t group = group_of(of.weight);
   p->shift = -1;
@@ -75,7 +76,7 @@ void set_groups(const Product& of, TileParams* p) {
 void run_on_cpu(const Call& call, Dtype dtype, int64_t group, const TileParams& params) {
   const TileJob job = {dtype, group, params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(product_tiles);
-  // A thread is worth waking for some ten microseconds of work.
+  // Waking a thread pays off for about ten microseconds of work.
   const int64_t grain = (int64_t{1} << 18) / (kCpuRows * kCpuColumns * (params.inputs + 1));
   call.parallel_for(job.tiles(), std::max<int64_t>(1, grain),
                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
@@ -85,8 +86,8 @@ int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
 }
 
-// One row, of a weight without scales. Chosen on an H100, with a cold L2 and in the graph of a
-// token: more warps for an output, and more outputs for a warp, take longer.
+// Computes one row, with a weight without scales. The numbers were chosen on an H100, with a cold
+// L2 and in the graph of a token: more warps per output, and more outputs per warp, take longer.
 void run_one_row(const Call& call, Dtype dtype, TileParams p) {
   const int64_t size = 16 / dtype.bytes(), warp = call.facts().warp_size;
   const uint64_t bytes = static_cast<uint64_t>(dtype.bytes());
@@ -103,13 +104,14 @@ void run_one_row(const Call& call, Dtype dtype, TileParams p) {
   call.launch(kOne(dtype, each), how, p);
 }
 
-// Whether tensor cores multiply the weight as it is: 64 inputs of an output have one scale.
+// Returns whether tensor cores can multiply the weight as it is: 64 inputs of an output share a
+// scale.
 bool takes_matrices(const Call& call, const Product& of, TileParams* p) {
   const int64_t group = group_of(of.weight), rows = p->rows.count;
   if (!call.is_cuda() || call.facts().arch_major < 8 || of.x.dtype().bytes() != 2 || !p->vectors ||
       rows < 2)
     return false;
-  // Every 32 rows read the weight again, which costs less than a copy of a small one.
+  // Every 32 rows read the weight again, which costs less than copying a small weight.
   const int64_t times = 2 + kSmallWeight / (p->inputs * p->outputs);
   if (divide_up(rows, kMostRows) > std::min<int64_t>(times, kMostBlocks)) return false;
   p->by_parts = group % p->inputs != 0;
@@ -135,7 +137,7 @@ void run_on_gpu(const Call& call, Dtype dtype, const TileParams& params) {
   opdock::Dim3 grid(1);
   int64_t blocks = 0;
   if (params.input_stride == 1 && rows <= kMostRows) {
-    const int64_t outputs = kTileThreads / call.facts().warp_size;  // of a block
+    const int64_t outputs = kTileThreads / call.facts().warp_size;  // outputs per block
     const int64_t each = rows == 1 ? 1 : rows <= 4 ? 4 : 8, down = (rows + each - 1) / each;
     blocks = (params.outputs + outputs - 1) / outputs;
     if (blocks <= INT32_MAX) {

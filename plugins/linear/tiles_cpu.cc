@@ -1,5 +1,5 @@
-// Products on the CPU, for one instruction set level: int8 and 16-bit weights become floats in
-// registers.
+// Products on the CPU, for one instruction set level: int8 and 16-bit weights are converted to
+// floats in registers.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -15,7 +15,7 @@ namespace hn = simd::hn;
 
 using Tile = float[kCpuRows][kCpuColumns];
 
-// Of a tile: the first elements of x's rows, the row that the tile begins with, and the columns.
+// A tile's rows of x, its first output, and its numbers of rows and outputs.
 template <class T>
 struct Part {
   const T* x[kCpuRows];
@@ -37,12 +37,12 @@ HWY_INLINE hn::VFromD<D> load(D d, const W* from) {
   return simd::load(d, from);
 }
 
-// Of a group.
+// Returns the scale of a group.
 HWY_INLINE float scale_of(const TileParams& p, int64_t group) {
   return p.scale ? p.scale[group] : 1.0f;
 }
 
-// Sums over inputs that lie side by side, of `Rows` rows: sums[m] of row m.
+// Sums over contiguous inputs, for `Rows` rows: sums[m] belongs to row m.
 template <int Rows, class W, class T>
 HWY_INLINE void dot(const TileJob& job, const Part<T>& part, int64_t output,
                     float (&sums)[kCpuRows]) {
@@ -99,7 +99,7 @@ void sum_rows(const TileJob& job, const Part<T>& part, Tile& tile) {
   }
 }
 
-// Adds up input after input, of which the outputs lie side by side.
+// Adds up one input after the other; the outputs of each are contiguous.
 template <class W, class T>
 void sum_columns(const TileJob& job, const Part<T>& part, Tile& tile) {
   const TileParams& p = job.params;

@@ -1,5 +1,5 @@
-// Copies of int8 weights in x's dtype, for products of many rows: a library is so much faster with
-// these that making the copy is worth it.
+// Copies int8 weights to x's dtype, for products with many rows: a library is so much faster with
+// such a copy that it is worth making.
 // SPDX-License-Identifier: Apache-2.0
 #include "dequantize_gpu.h"
 #include "product.h"

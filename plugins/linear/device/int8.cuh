@@ -1,5 +1,5 @@
-// Products with int8 weights on a GPU: weights become floats in registers, on their way to the
-// sums.
+// Products with int8 weights on a GPU: weights are converted to floats in registers when they are
+// used.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ namespace linear {
 
 using namespace opdock;
 
-// The scale of the weight with this number.
+// Returns the scale of the weight with this index.
 OPDOCK_DEVICE float scale_at(const TileParams& p, int64_t index) {
   const uint64_t wide = static_cast<uint64_t>(index);
   return p
@@ -24,7 +24,7 @@ OPDOCK_DEVICE float weight_at(const TileParams& p, int64_t input, int64_t output
          scale_at(p, input * p.input_index + output * p.output_index);
 }
 
-// Element `output` of a row, of its sum.
+// Turns a sum into element `output` of a row of the result.
 template <class T>
 OPDOCK_DEVICE void finish(const TileParams& p, int64_t row, int64_t output, float sum) {
   long long at[kTilePlaces];
@@ -37,7 +37,7 @@ OPDOCK_DEVICE void finish(const TileParams& p, int64_t row, int64_t output, floa
   static_cast<T*>(p.out)[at[kOutRows] + output] = from_float<T>(value[0]);
 }
 
-// sum += x * weight, of 16 elements.
+// Adds the products of 16 elements, x * weight, to sum.
 template <class T>
 OPDOCK_DEVICE void add_products(const T* x, const float (&weight)[16], float* sum) {
   constexpr int kSize = vector_size<T>;
@@ -52,8 +52,8 @@ OPDOCK_DEVICE void add_products(const T* x, const float (&weight)[16], float* su
   }
 }
 
-// A warp for each output, of `Rows` rows at once: each weight is read once for these. The weight's
-// inputs lie side by side.
+// A warp computes an output for `Rows` rows at once: each weight is read once for all of them. The
+// weight's inputs are contiguous.
 template <class T, int Rows>
 OPDOCK_KERNEL(kTileThreads)
 int8_rows(TileParams p) {
@@ -101,14 +101,14 @@ int8_rows(TileParams p) {
   if (lane < Rows && first + lane < p.rows.count) finish<T>(p, first + lane, output, mine);
 }
 
-// Tiles of the result, of any rows: a thread has 4 x 4 elements.
+// Computes tiles of the result, for any rows: a thread has 4 x 4 elements.
 template <class T>
 OPDOCK_KERNEL(kTileThreads)
 int8_tiles(TileParams p) {
   launch_turn();
   constexpr int kDepth = 16, kEach = 4, kSide = kTileSide / kEach;
-  constexpr int kStride = kTileSide + 4;  // fours stay aligned, and fewer threads meet in a bank
-  // By what is read at once, so that it is aligned to that.
+  constexpr int kStride = kTileSide + 4;  // fours stay aligned, and there are fewer bank conflicts
+  // Declared as the type that is read at once, so that it is aligned to that.
   OPDOCK_SHARED(Bytes16, left_pieces, kDepth * kStride / 4);
   OPDOCK_SHARED(Bytes16, right_pieces, kDepth * kStride / 4);
   float* const left = reinterpret_cast<float*>(left_pieces);
@@ -118,13 +118,14 @@ int8_tiles(TileParams p) {
   const int64_t tiles = (p.rows.count + kTileSide - 1) / kTileSide * columns;
   for (int64_t tile = block_index(); tile < tiles; tile += grid_blocks()) {
     const int64_t row = tile / columns * kTileSide, output = tile % columns * kTileSide;
-    // The row and the inputs that this thread fetches of x.
+    // The row and the inputs of x that this thread fetches.
     const int place = thread / 4, depth = thread % 4 * 4;
     const bool has_row = row + place < p.rows.count;
     long long at[kTilePlaces] = {};
     if (has_row) p.rows.locate(row + place, at);
     const T* const x = static_cast<const T*>(p.x) + at[kInputRows];
-    // And of the weight: side by side where it has them so.
+    // The column and the inputs of the weight that it fetches: contiguous ones if the weight has
+    // them.
     const bool turned = p.input_stride == 1;
     const int column = turned ? place : thread % kTileSide;
     const int first = turned ? depth : thread / kTileSide * 4;

@@ -1,9 +1,9 @@
-// Products with int8 weights on tensor cores: an integer is exactly a number of 16 bits, and sums
-// of products are multiplied by their weights' scale, of 64 inputs each or of all.
+// Products with int8 weights on tensor cores. A 16-bit float represents each integer exactly; sums
+// of products are multiplied by their weights' scale, which applies to 64 inputs or to all.
 //
-// As in plugins/attention nothing is moved between lanes: a sum may be taken in any order, so lane
-// 4 g + t has inputs 16 t to 16 t + 15 of each 64, of outputs g and g + 8 and of row g of x, and
-// product s of the four is over inputs 16 t + 4 s to 16 t + 4 s + 3.
+// As in plugins/attention, no values are moved between lanes, because a sum may be taken in any
+// order. Lane 4 g + t has inputs 16 t to 16 t + 15 of each 64, of outputs g and g + 8 and of row g
+// of x. Product s of the four is over inputs 16 t + 4 s to 16 t + 4 s + 3.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace linear {
 
-// What a lane has of sixteen outputs' weights of 64 inputs, by products.
+// Arranges a lane's weights, for 64 inputs of sixteen outputs, by products.
 template <class T>
 OPDOCK_DEVICE void make_weights(const Bytes16& upper, const Bytes16& lower, uint32_t (&a)[4][4]) {
   OPDOCK_UNROLL
@@ -22,7 +22,7 @@ OPDOCK_DEVICE void make_weights(const Bytes16& upper, const Bytes16& lower, uint
   }
 }
 
-// sum += weights times 8 * Tiles rows of x.
+// Adds weights times 8 * Tiles rows of x to sum.
 template <class T, int Tiles>
 OPDOCK_DEVICE void multiply(const uint32_t (&a)[4][4], const Bytes16 (&x)[Tiles][2],
                             float (&sum)[Tiles][4]) {
@@ -36,7 +36,8 @@ OPDOCK_DEVICE void multiply(const uint32_t (&a)[4][4], const Bytes16 (&x)[Tiles]
   }
 }
 
-// Sums of 64 inputs from k on, for outputs `upper` and `lower`, join those that are scaled.
+// Scales the sums over 64 inputs from k on, for outputs `upper` and `lower`, and adds them to the
+// scaled sums.
 template <int Tiles>
 OPDOCK_DEVICE void join(const TileParams& p, int64_t k, int64_t upper, int64_t lower,
                         float (&now)[Tiles][4], float (&sum)[Tiles][4]) {
@@ -52,7 +53,7 @@ OPDOCK_DEVICE void join(const TileParams& p, int64_t k, int64_t upper, int64_t l
   }
 }
 
-// Eight elements of a row, from `output` on, of their sums.
+// Turns eight sums into elements of a row of the result, from `output` on.
 template <class T>
 OPDOCK_DEVICE void finish_eight(const TileParams& p, int64_t row, int64_t output,
                                 float (&value)[8]) {
@@ -92,11 +93,11 @@ OPDOCK_DEVICE int64_t at_most(int64_t x, int64_t last) {
   return x < last ? x : last;
 }
 
-// Sixteen outputs of up to `Rows` rows a block, whose warps take 64 inputs in turn.
+// A block computes sixteen outputs of up to `Rows` rows; its warps take 64 inputs in turn.
 template <class T, int Rows>
 OPDOCK_DEVICE void few_rows(const TileParams& p) {
   constexpr int kTiles = Rows / 8, kWarps = kTileThreads / 32;
-  constexpr int kStride = 20;  // floats: no two lanes meet in a bank
+  constexpr int kStride = 20;  // floats per row: no bank conflicts
   const int lane = thread_index() % 32, warp = thread_index() / 32, g = lane / 4, t = lane % 4;
   const int64_t output = block_index() * 16, first = block_index_y() * Rows;
   const int64_t upper = at_most(output + g, p.outputs - 1);

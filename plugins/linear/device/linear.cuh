@@ -1,4 +1,4 @@
-// What stands between products on a GPU: the gate.
+// The gate, which is applied between products on a GPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

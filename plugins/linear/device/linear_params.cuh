@@ -1,4 +1,4 @@
-// What the elementwise kernels take, on the GPU and on the CPU, filled in by elements.cc.
+// Parameters of the elementwise kernels, on the GPU and on the CPU, filled in by elements.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace linear {
 
-// Places of tensors: out = first * act(second), or act(out + bias) + second.
+// Places of the tensors: out = first * act(second), or act(out + bias) + second.
 enum Place : int { kResult, kFirst, kSecond, kBias, kElementPlaces };
 
 struct ElementParams {

@@ -6,13 +6,13 @@
 
 namespace linear {
 
-// p.team warps of a block for each `Outputs` outputs. The weight has x's dtype, and its inputs lie
-// side by side.
+// p.team warps of a block compute `Outputs` outputs together. The weight has x's dtype, and its
+// inputs are contiguous.
 template <class T, int Outputs>
 OPDOCK_KERNEL(kTileThreads)
 one_row(TileParams p) {
   constexpr int kWarp = warp_width(), kWarps = kTileThreads / kWarp, kSize = vector_size<T>;
-  constexpr int kAhead = 4;  // vectors of each output that are asked for at once
+  constexpr int kAhead = 4;  // vectors of each output that are loaded at once
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp, part = warp % p.team;
   const int64_t output = (block_index() * (kWarps / p.team) + warp / p.team) * Outputs;
   launch_turn();

@@ -1,4 +1,4 @@
-// What the plugin's own kernels of products take, on the GPU and on the CPU, filled in by tiles.cc.
+// Parameters of the plugin's own product kernels, on the GPU and on the CPU, filled in by tiles.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,29 +6,31 @@
 
 namespace linear {
 
-inline constexpr int kTileThreads = 256;  // of a block
-inline constexpr int kTileSide = 64;      // rows and columns of the result that one block makes
+inline constexpr int kTileThreads = 256;  // threads per block
+inline constexpr int kTileSide = 64;      // rows and columns of the result per block
 
-// Tensors whose rows the result's are.
+// Tensors that have a row for each row of the result.
 enum TilePlace : int { kOutRows, kInputRows, kResidualRows, kTilePlaces };
 
 struct TileParams {
   void* out;  // may be the residual
   const void* x;
-  const void* residual;  // null: none
-  const void* bias;      // null: none
-  const void* weight;    // int8; without a scale of x's dtype
+  const void* residual;  // null: no residual
+  const void* bias;      // null: no bias
+  const void* weight;    // int8, or if there is no scale, x's dtype
   const float* scale;
-  int act;                                // an activation::Activation
-  int vectors;                            // whole, aligned vectors; of int8 of 16, of one group
-  int out_vectors;                        // out, residual and bias by vectors
-  int by_parts;                           // a scale for each 64 inputs, otherwise one an output
-  int team;                               // of one_row: warps that share an output, a power of 2
-  long long inputs, outputs;              // of a row of x, of a row of the result
-  long long input_stride, output_stride;  // of the weight, in elements: from one input to the next
-  long long input_index, output_index;    // the same in the order that groups are counted in
-  unsigned long long factor;              // for a division by the elements of a group …
-  int shift;                              // … as for_elements() has it; -1: of one element
+  int act;      // an activation::Activation
+  int vectors;  // everything consists of whole, aligned vectors; for int8, of 16 elements of one
+                // group
+  int out_vectors;            // out, residual and bias can be accessed by vectors
+  int by_parts;               // 1: a scale for each 64 inputs; 0: one per output
+  int team;                   // for one_row: warps that share an output, a power of 2
+  long long inputs, outputs;  // elements of a row of x, and of a row of the result
+  long long input_stride,
+      output_stride;  // strides of the weight, in elements, from one input or output to the next
+  long long input_index, output_index;  // the same in the order in which groups are counted
+  unsigned long long factor;            // for a division by the elements of a group …
+  int shift;                            // … as for_elements() does it; -1: groups have one element
   opdock::Rows<kTilePlaces> rows;
 };
 
