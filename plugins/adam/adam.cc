@@ -1,4 +1,4 @@
-// adam_ and adamw_: one step of the optimizer for lists of tensors.
+// Implements adam_ and adamw_: one step of the optimizer for lists of tensors.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -13,9 +13,9 @@ using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
 
-// A thread of the CPU is worth waking for some ten microseconds of work.
+// Waking a CPU thread pays off for about ten microseconds of work.
 constexpr int64_t kGrain = 16384;
-// Threads begin within a tensor at multiples of as many elements, which fill whole cache lines.
+// Within a tensor, threads begin at multiples of this many elements, which fill whole cache lines.
 constexpr int64_t kLine = 64;
 
 template <class T>
@@ -79,7 +79,7 @@ void run_on_cpu(const Call& call, const Arguments& a, bool is_decoupled) {
   *step += 1;
   if (a.params.empty()) return;
   const Job job = make_job(a, is_decoupled, static_cast<int64_t>(*step));
-  // All tensors one behind the other, and where each one ends.
+  // Where each tensor ends if all are counted one after the other.
   int64_t* const ends = static_cast<int64_t*>(call.workspace());
   const size_t count = a.params.size();
   for (size_t i = 0; i < count; ++i) ends[i] = (i == 0 ? 0 : ends[i - 1]) + a.params[i].numel();

@@ -1,4 +1,4 @@
-// What adam_ and adamw_ ask of their arguments.
+// Checks the arguments of adam_ and adamw_.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -16,8 +16,8 @@ using opdock::detail::concat;
 
 constexpr Dtype kFloat = opdock::dtype_of<float>();
 
-// Whether there are as many elements as places from the first to the last one. With the host's
-// check that no two share one, each place has an element.
+// Returns whether the tensor has as many elements as there are places from its first to its last
+// one. The host has checked that no two elements share a place, so each place then has one.
 bool has_no_gaps(Tensor x) {
   if (x.is_contiguous()) return true;
   int64_t places = 1;
@@ -41,8 +41,8 @@ void check_aligned(const Check& checked, Tensor x) {
   checked.aligned(static_cast<uint64_t>(x.dtype().bytes()));
 }
 
-// Calls body(check, tensor, i) for each tensor; what it throws names the tensor by its number.
-// Names are made only then: lists are long.
+// Calls body(check, tensor, i) for each tensor. If the body throws, it is called again with the
+// tensor's number in its name: names are made only in that case, because lists are long.
 template <class Body>
 void check_each(const Tensors& list, const char* name, const Body& body) {
   for (size_t i = 0; i < list.size(); ++i) {
@@ -71,7 +71,7 @@ void check_params(const Tensors& params, bool is_cpu) {
   });
 }
 
-// A list with a tensor for each parameter, all of one of the dtypes.
+// Checks a list with a tensor for each parameter; all have the same dtype, which is one of these.
 void check_beside(const Tensors& list, const char* name, const Tensors& params,
                   const std::vector<Dtype>& dtypes) {
   if (list.size() != params.size())

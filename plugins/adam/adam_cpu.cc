@@ -1,4 +1,4 @@
-// Elements begin … end-1 of a tensor on the CPU, for one instruction set level.
+// Updates elements begin … end-1 of a tensor on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -10,8 +10,8 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// Elements of 16 bits are converted to float and back in pieces of this size, which stay in the
-// first cache.
+// 16-bit elements are converted to float and back in pieces of this size, which stay in the
+// first-level cache.
 constexpr int64_t kPiece = 512;
 
 template <class C>
@@ -23,7 +23,7 @@ const Factors<C>& factors_of(const Job& job) {
   }
 }
 
-// before * old + factor * value + more; rounded once as numbers of the size of `old` are.
+// Returns before * old + factor * value + more, rounded once to the size of `old`.
 template <class C, class D, class V>
 HWY_INLINE V blend(D d, const Factor<C>& before, V old, V factor, V value, V more) {
   const V added = hn::MulAdd(hn::Set(d, before.low), old, more);
@@ -71,7 +71,7 @@ void step_floats(const Job& job, float* weight, const float* grad, float* mean, 
   step<float>(job, weight, grad, mean, square, n);
 }
 #else
-// In double, as each product would be rounded else, which loses the digits that Factor has more.
+// Computes in double: without FMA each product would be rounded, which loses Factor's extra digits.
 void step_floats(const Job& job, float* weight, const float* grad, float* mean, float* square,
                  int64_t n) {
   const float* const from[4] = {weight, grad, mean, square};
@@ -93,7 +93,7 @@ bool is_float(opdock_dtype dtype) {
   return dtype.code == OPDOCK_DTYPE_FLOAT && dtype.bits == 32;
 }
 
-// Elements of an array of any dtype as float: where they lie, or in `room`.
+// Returns elements of an array of any dtype as float: in place if they are float, else in `room`.
 float* widen(opdock_dtype dtype, const void* array, int64_t begin, int64_t n, float* room) {
   if (is_float(dtype)) return static_cast<float*>(const_cast<void*>(array)) + begin;
   simd::dispatch(dtype, [&](auto zero) {
@@ -107,7 +107,7 @@ float* widen(opdock_dtype dtype, const void* array, int64_t begin, int64_t n, fl
 }
 
 void narrow(opdock_dtype dtype, const float* from, void* array, int64_t begin, int64_t n) {
-  if (is_float(dtype)) return;  // computed where they lie
+  if (is_float(dtype)) return;  // they were computed in place
   simd::dispatch(dtype, [&](auto zero) {
     if constexpr (sizeof zero == 2) {
       auto* to = static_cast<decltype(zero)*>(array) + begin;

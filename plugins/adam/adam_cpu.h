@@ -1,4 +1,4 @@
-// The step on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernel of the step, and the job that the plugin hands it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,18 +12,18 @@ namespace adam {
 
 template <class T>
 struct Factors {
-  Factor<T> beta1, beta2, rate, keep;  // the last two of Schedule
+  Factor<T> beta1, beta2, rate, keep;  // the last two are those of Schedule
 };
 
-// What all elements share. The dtypes are float32, float16, bfloat16 or float64; with one of
-// float64, all are.
+// What all elements share. The dtypes are float32, float16, bfloat16 or float64; if one is float64,
+// all are.
 struct Job {
   opdock_dtype weight, grad, average, copy;
   Factors<double> by;
-  Factors<float> by_float;  // where elements are not float64
+  Factors<float> by_float;  // used where elements are not float64
   double rest1, rest2;      // 1 - beta1, 1 - beta2
-  double eps;               // of Schedule
-  double weight_decay;      // of gradients, or 0
+  double eps;               // eps of Schedule
+  double weight_decay;      // weight decay that is added to gradients, or 0
   double scale;             // gradients are divided by it
   double sign;              // -1 to maximise
 };
@@ -34,7 +34,7 @@ struct Arrays {
   const void* grad;
   void* average;
   void* square;
-  void* copy;  // NULL, or what gets the weights rounded
+  void* copy;  // NULL, or receives the rounded weights
 };
 
 OPDOCK_SIMD_DECLARE(void update(const Job& job, const Arrays& arrays, int64_t begin, int64_t end))

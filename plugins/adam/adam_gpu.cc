@@ -1,5 +1,6 @@
-// The step on a GPU: one launch for what depends on the step, then one for as many tensors as its
-// parameters hold. Nothing is copied to the device, so a graph may capture it.
+// The step on a GPU: one launch computes what depends on the step's number, and each following one
+// updates as many tensors as its parameters hold. Nothing is copied to the device, so a graph may
+// capture it.
 // SPDX-License-Identifier: Apache-2.0
 #include <opdock/kernel_names.hpp>
 
@@ -20,7 +21,7 @@ const float* number(const OptionalTensor& tensor) {
   return tensor ? tensor->data<const float>() : nullptr;
 }
 
-// Fills launches with tensors.
+// Collects tensors into launches.
 class Launches {
  public:
   Launches(const Call& call, const Arguments& a, bool is_decoupled)
@@ -69,14 +70,14 @@ class Launches {
   }
 
  private:
-  // AMD's driver takes fewer than 2^32 threads a launch.
+  // AMD's driver takes fewer than 2^32 threads per launch.
   static constexpr int64_t kMostBlocks = (int64_t{1} << 32) / kThreads - 1;
 
   const Call& call_;
   uint32_t kernel_;
   Params params_ = {};
   int64_t blocks_ = 0;
-  // Behind another launch of this kernel, with which this one may run at the same time.
+  // Follows another launch of this kernel, at the same time as which this one may run.
   bool is_next_ = false;
 };
 

@@ -1,4 +1,4 @@
-// A call of adam_ or adamw_, as its parts hand it on.
+// A call of adam_ or adamw_, as the plugin's files pass it on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,10 +31,11 @@ Factor<T> factor_of(double value) {
   return {high, static_cast<T>(value - static_cast<double>(high))};
 }
 
-// Throws an Error that names the argument which does not fit. is_cpu: where the op is to run.
+// Checks all arguments; throws an Error that names the wrong one. is_cpu: whether the op runs on
+// the CPU.
 void check_arguments(const Arguments& arguments, bool is_cpu);
 
-// Of the workspace that run_on_cpu and run_on_gpu need.
+// Returns the size of the workspace that run_on_cpu and run_on_gpu need.
 uint64_t workspace_bytes(const Arguments& arguments, bool is_cpu);
 
 // is_decoupled: AdamW's weight decay.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""adamw_ beside PyTorch, on every device: opdock bench plugins/adam
+"""Compares adamw_ with PyTorch on every device: opdock bench plugins/adam
 
-On CUDA 268 million parameters in 16 tensors and in 1,000 of mixed sizes, beside a device copy of as
-many bytes: 28 a parameter. By itself it takes --threads N, of the CPU: N cores for everybody.
-"""
+On CUDA it updates 268 million parameters, in 16 tensors and in 1,000 of mixed sizes, and compares
+this with a device copy of as many bytes: 28 per parameter. Run directly, it takes --threads N for
+the CPU, which gives every competitor N cores."""
 
 import argparse
 import os
@@ -13,25 +13,26 @@ import torch
 import opdock
 from opdock.testing import bench, devices
 
-MOVED = 28  # bytes of a float32 parameter: four numbers read, three written; with masters as many
+MOVED = 28  # bytes per float32 parameter: four numbers read, three written; as many with masters
 
 
 def mixed(count, total):
-    """Sizes from some hundred times smaller to some times larger than the mean, as models have."""
+    """Returns sizes from a few hundred times smaller than the mean to a few times larger, as models
+    have."""
     numbers = torch.rand(count, generator=torch.Generator().manual_seed(1)) * 9
     numbers = numbers.exp()
     return [max(1, int(n)) for n in numbers * (total / numbers.sum())]
 
 
 def lists(sizes, like):
-    """params, grads, exp_avgs and exp_avg_sqs of these sizes, each on the device of `like`."""
+    """Returns params, grads, exp_avgs and exp_avg_sqs of these sizes, on the device of `like`."""
     make = {"device": like.device, "dtype": like.dtype}
     ones = [[torch.randn(size, **make) for size in sizes] for _ in range(2)]
     return [*ones, *([torch.zeros(size, **make) for size in sizes] for _ in range(2))]
 
 
 def torch_step(params, grads, **kind):
-    """The step of torch's optimizer for copies of params."""
+    """Returns the step of torch's optimizer for copies of params."""
     own = [torch.nn.Parameter(p.clone()) for p in params]
     for p, g in zip(own, grads, strict=True):
         p.grad = g
@@ -39,7 +40,7 @@ def torch_step(params, grads, **kind):
 
 
 def torch_kernel(params, grads, exp_avgs, exp_avg_sqs):
-    """torch's kernel without its optimizer."""
+    """Returns a call of torch's kernel without its optimizer."""
     steps = [torch.zeros((), device=params[0].device) for _ in params]
     state = (params, grads, exp_avgs, exp_avg_sqs, [], steps)
     usual = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
@@ -48,7 +49,8 @@ def torch_kernel(params, grads, exp_avgs, exp_avg_sqs):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     all_lists = [[one.view(x.shape) for one in some] for some in lists([x.numel()], x)]
     step = torch.zeros((), device=x.device)
     yield "adamw", "opdock", 7, lambda: opdock.ops.adamw_(*all_lists, step)
@@ -56,15 +58,16 @@ def candidates(x):
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) == 2:
         for name, whose, _, function in candidates(torch.randn(shape).to(dtype)):
             yield name, whose, function
 
 
 def with_masters(sizes, like):
-    """Steps of 16-bit parameters with float32 masters and averages. torch's kernel takes no
-    gradients of another dtype than its parameters: they are copied, and the parameters after it."""
+    """Returns steps of 16-bit parameters with float32 masters and averages. torch's kernel takes
+    only gradients of its parameters' dtype: they are copied before it, and the parameters after
+    it."""
     params, grads, *_ = lists(sizes, like)
     masters, wide, *averages = lists(sizes, like.float())
     step = torch.zeros((), device=like.device)
@@ -82,7 +85,8 @@ def with_masters(sizes, like):
 
 
 def extra_cases(dtype):
-    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, params)."""
+    """Yields what gpu_ops.py times in addition: (op, case, bytes moved, {whose: function},
+    params)."""
     if dtype != torch.float32:
         sizes = [2**24] * 16
         functions = with_masters(sizes, torch.empty(0, dtype=dtype, device="cuda"))

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""adam_ and adamw_ in PyTorch: what the plugin is compared with, and what stands in for it."""
+"""adam_ and adamw_ in PyTorch: the oracle of the plugin's tests, and its fallback."""
 
 import torch
 
 
 def adamw_(params, grads, exp_avgs, exp_avg_sqs, step, *, weight_decay=0.01, **options):
-    """One step of AdamW for all of params, in place: decoupled weight decay."""
+    """Does one step of AdamW for all of params, in place: decoupled weight decay."""
     _step(params, grads, exp_avgs, exp_avg_sqs, step, (weight_decay, 0), **options)
 
 
 def adam_(params, grads, exp_avgs, exp_avg_sqs, step, *, weight_decay=0.0, **options):
-    """One step of Adam for all of params, in place: weight decay in the gradient."""
+    """Does one step of Adam for all of params, in place: weight decay in the gradient."""
     _step(params, grads, exp_avgs, exp_avg_sqs, step, (0, weight_decay), **options)
 
 
@@ -21,7 +21,7 @@ def _step(
     exp_avgs,
     exp_avg_sqs,
     step,
-    decays,  # of the weights by themselves; in the gradients
+    decays,  # decoupled decay of the weights; decay in the gradients
     *,
     lr=1e-3,
     beta1=0.9,

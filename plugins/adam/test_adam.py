@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""adam_ and adamw_ on every device, beside the formulas in float64 and torch's own optimizers."""
+"""Tests adam_ and adamw_ on every device, against the formulas in float64 and torch's own
+optimizers."""
 
 import copy
 
@@ -11,7 +12,7 @@ import opdock
 from opdock.testing import HALF_ULP, on
 
 F32, F16, BF16, F64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
-# Of params, grads, averages; whether there are masters.
+# Dtypes of params, grads and averages; whether there are masters.
 KINDS = [(F32, F32, F32, False)]
 for narrow in (F16, BF16):
     KINDS += [(narrow, g, a, m) for g in (narrow, F32) for a in (narrow, F32) for m in (0, 1)]
@@ -20,7 +21,7 @@ OPS = ["adamw_", "adam_"]
 
 
 class State:
-    """The lists that a call takes, of random numbers, on the CPU."""
+    """The lists that a call takes, with random numbers, on the CPU."""
 
     LISTS = ("params", "grads", "exp_avgs", "exp_avg_sqs", "masters")
 
@@ -41,7 +42,7 @@ class State:
         self.step = torch.tensor(step)
 
     def lists(self):
-        """All tensors but step, by the name of their list and their number."""
+        """Yields all tensors but step, with their list's name and their number."""
         for name in self.LISTS:
             for i, x in enumerate(getattr(self, name) or []):
                 yield (name, i), x
@@ -60,7 +61,7 @@ class State:
 
 
 def optimize(device, name, state, **options):
-    """Calls the op; nothing that it only reads is changed."""
+    """Calls the op, and asserts that the tensors that it only reads are unchanged."""
     read = [x.clone() for x in state.grads]
     assert state.call(on(device, getattr(opdock.ops, name)), **options) is None
     for before, after in zip(read, state.grads, strict=True):
@@ -69,7 +70,7 @@ def optimize(device, name, state, **options):
 
 
 def oracle(name, state, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, **others):
-    """{(list, number): (value, its error's scale)} after the step, in float64."""
+    """Returns {(list, number): (value, its error's scale)} after the step, in float64."""
     decay = {"adamw_": 0.01, "adam_": 0.0}[name] if weight_decay is None else weight_decay
     lr = float(others.get("lr_tensor", lr))
     t = float(state.step) + 1
@@ -94,7 +95,7 @@ def oracle(name, state, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=
 
 
 def check(device, name, state, assert_close, **options):
-    """One step, each number as exact as float32 computes it."""
+    """Does one step, and asserts that each number is as exact as float32 arithmetic allows."""
     wanted = oracle(name, state, **options)
     step = float(state.step)
     optimize(device, name, state, **options)
@@ -102,7 +103,7 @@ def check(device, name, state, assert_close, **options):
     for key, x in state.lists():
         if key[0] != "grads":
             value, scale = wanted[key]
-            # The oracle's own error counts only beside that of float64.
+            # The oracle's own error matters only when compared with float64.
             precise = 16 * HALF_ULP["float64"] if x.dtype == F64 else 6 * HALF_ULP["float32"]
             assert_close(x, value, precise, scale)
 
@@ -146,7 +147,8 @@ def test_options(device, assert_close, name, number):
 
 @pytest.mark.parametrize("kind", [KINDS[0], (BF16, BF16, F32, True), (F16, F16, F16, False)])
 def test_any_alignment(device, assert_close, kind):
-    """Of one list misaligned, of all, and by elements; sizes around a vector and a chunk."""
+    """One list is misaligned, or all are, also by single elements; sizes are around a vector and a
+    chunk."""
     for which in (*State.LISTS, "all"):
         for offset in (1, 2, 4):
             state = State([1023, 1024, 1025, 4, 5, 2051], kind)
@@ -160,7 +162,7 @@ def test_any_alignment(device, assert_close, kind):
 
 
 def test_any_order_of_dimensions(device, assert_close):
-    """channels_last, transposed, a dimension of size 1 with any stride."""
+    """Tensors that are channels_last, transposed, or have a dimension of size 1 with any stride."""
 
     def changed(x, number):
         if number == 0:
@@ -176,7 +178,7 @@ def test_any_order_of_dimensions(device, assert_close):
 
 @pytest.mark.parametrize("count", [1, 75, 76, 77, 152, 153, 1000])
 def test_many_tensors(device, assert_close, count):
-    """As many as fill launches, and one more; some of them empty."""
+    """As many tensors as fill launches, and one more; some of them are empty."""
     state = State([(7 * i) % 41 for i in range(count)])
     check(device, "adamw_", state, assert_close)
 
@@ -206,7 +208,7 @@ def test_found_inf_skips_everything(device, value):
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("maximize", [False, True])
 def test_as_torch_does(device, name, maximize):
-    """40 steps of torch.optim and of the op; one of them skipped."""
+    """Does 40 steps with torch.optim and with the op; one of them is skipped."""
     kind = {"adamw_": torch.optim.AdamW, "adam_": torch.optim.Adam}[name]
     options = {"lr": 0.02, "weight_decay": 0.1, "maximize": maximize, "eps": 1e-6}
     start = State([5, 300, 1], step=0.0)
@@ -230,7 +232,7 @@ def test_as_torch_does(device, name, maximize):
 
 
 def fused(name, state, **options):
-    """One step of torch's own kernel."""
+    """Does one step with torch's own kernel."""
     function = {"adamw_": torch._fused_adamw_, "adam_": torch._fused_adam_}[name]
     steps = [state.step + 1 for _ in state.params]
     lists = (state.params, state.grads, state.exp_avgs, state.exp_avg_sqs, [], steps)
@@ -241,11 +243,11 @@ def fused(name, state, **options):
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("dtype", [F32, F16, BF16])
 def test_error_is_not_above_torchs(device, name, dtype):
-    """Of each list the largest error and the mean of its square; weights are small, so that an
-    update is not lost in their rounding."""
+    """Compares the largest error and the mean square error of each list. Weights are small, so that
+    an update is not lost in their rounding."""
     ours = State([100_000], (dtype, dtype, dtype, False), step=2.0)
     ours.params[0] *= 1e-3
-    ours.exp_avg_sqs[0].clamp_(min=0.01)  # else few huge updates are all that counts
+    ours.exp_avg_sqs[0].clamp_(min=0.01)  # else only a few huge updates would matter
     theirs = copy.deepcopy(ours)
     wanted = oracle(name, ours, weight_decay=0.01)
     optimize(device, name, ours, weight_decay=0.01)
@@ -254,13 +256,13 @@ def test_error_is_not_above_torchs(device, name, dtype):
         if key[0] == "grads":
             continue
         errors = [(z.double() - wanted[key][0]).abs() for z in (x, y)]
-        # The largest of so many is a matter of luck; the mean is not.
+        # The largest of so many errors is a matter of luck; the mean is not.
         assert errors[0].max() <= errors[1].max() * 1.25, key
         assert errors[0].square().mean() <= errors[1].square().mean() * 1.01, key
 
 
 def test_averages_of_equal_numbers_keep_their_value(device):
-    """0.999 as a float lets the average of a constant drift by 1 in 60,000."""
+    """With 0.999 as a float, the average of a constant would drift by 1 in 60,000."""
     state = State([256], step=0.0)
     state.grads[0].fill_(0.7)
     state.exp_avgs[0].fill_(0.7)
@@ -277,7 +279,8 @@ SPECIAL = [0.0, -0.0, 1e-45, -1e-40, 1e-20, 3e19, -1e20, float("inf"), -float("i
 
 @pytest.mark.parametrize("name", OPS)
 def test_special_numbers(device, name):
-    """Every combination of gradient, averages and weight is finite, infinite or NaN as torch's."""
+    """For every combination of gradient, averages and weight, the results are finite, infinite or
+    NaN as torch's are."""
     values = torch.tensor(SPECIAL)
     grads = values.repeat_interleave(len(SPECIAL) ** 2)
     averages = values.repeat_interleave(len(SPECIAL)).repeat(len(SPECIAL))
@@ -288,12 +291,13 @@ def test_special_numbers(device, name):
     theirs = copy.deepcopy(ours)
     optimize(device, name, ours, weight_decay=0.01)
     fused(name, theirs)
-    # torch's average of an infinite one is NaN, as it adds their difference: leave these out.
+    # torch's average of an infinite one is NaN, because it adds their difference: these are left
+    # out.
     usual = ~averages.isinf()
     for x, y in zip((ours.params, ours.exp_avgs), (theirs.params, theirs.exp_avgs), strict=True):
         torch.testing.assert_close(x[0][usual], y[0][usual], rtol=1e-5, atol=1e-30, equal_nan=True)
     x, y = ours.exp_avg_sqs[0], theirs.exp_avg_sqs[0]
-    large = grads.abs() == 1e20  # its square alone overflows
+    large = grads.abs() == 1e20  # the square overflows without being added to anything
     torch.testing.assert_close(x[~large], y[~large], rtol=1e-5, atol=1e-44, equal_nan=True)
 
 
@@ -306,7 +310,7 @@ def test_the_same_bits_each_time(device):
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_reference(reference, name, kind):
-    """What stands in for the plugin does the same."""
+    """The plugin's fallback does the same as the plugin."""
     ours, other = State([0, 5, 700], kind), State([0, 5, 700], kind)
     options = {"grad_scale": torch.tensor(3.0), "maximize": True, "weight_decay": 0.1}
     optimize("cpu", name, ours, **options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What adam_ and adamw_ refuse, by the name of the argument."""
+"""Tests that adam_ and adamw_ refuse bad arguments, and name them."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ SHAPES = [(2, 4), (3, 4), (0,)]
 
 
 def arguments():
-    """Those of a call that is right, by name."""
+    """Returns the arguments of a correct call, by name."""
     made = {name: [torch.ones(shape) for shape in SHAPES] for name in LISTS}
     return made | {"step": torch.zeros(())}
 
@@ -24,7 +24,7 @@ def call(device, name, keywords):
 
 
 def spoilt():
-    """(the text of the error, what is done to a good call's keywords)."""
+    """Yields (the text of the error, a change to a correct call's keywords)."""
 
     def replaced(name, number, x):
         def change(lists):

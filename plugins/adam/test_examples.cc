@@ -6,7 +6,7 @@
 namespace opdock_test {
 namespace {
 
-// A tensor that the op writes.
+// Returns a tensor that the op writes.
 Array* written(Examples& examples, std::vector<int64_t> shape, Type type, bool is_positive) {
   Array* const array = examples.output(std::move(shape), {}, type);
   array->fill(static_cast<uint64_t>(array->numel()) + is_positive);
@@ -15,7 +15,8 @@ Array* written(Examples& examples, std::vector<int64_t> shape, Type type, bool i
   return array;
 }
 
-// The call of an op for tensors of three sizes, one of them empty, and calls that are not right.
+// Adds a call of an op for tensors of three sizes, one of them empty, and calls that are not
+// correct.
 void add(Examples& examples, const char* op, Type type, bool has_masters) {
   const std::vector<std::vector<int64_t>> shapes = {{4, 6}, {0, 5}, {1030}};
   std::vector<Array*> all;

@@ -8,7 +8,7 @@
 namespace opdock_test::adam_plugin {
 namespace {
 
-// What a GPU is asked for by a step of tensors of these sizes.
+// Returns the launches of a step for tensors of these sizes.
 std::vector<Launch> launches_of(const std::vector<int64_t>& sizes) {
   std::deque<Array> arrays;
   std::vector<opdock_value> lists[4];
@@ -39,10 +39,10 @@ TEST(AdamLaunches, TakeAsManyTensorsAsTheirParametersHold) {
     for (size_t i = 1; i < launches.size(); ++i) {
       EXPECT_EQ(launches[i].kernel, "adam::update<float>");
       blocks += launches[i].how.grid[0];
-      // The first one needs what the launch before it writes; the others run beside each other.
+      // The first launch needs what the launch before it writes; the others run at the same time.
       EXPECT_EQ(launches[i].how.flags, i == 1 ? 0 : OPDOCK_LAUNCH_PROGRAMMATIC);
     }
-    EXPECT_EQ(blocks, 2 * count);  // of 1024 elements
+    EXPECT_EQ(blocks, 2 * count);  // blocks of 1024 elements
   }
 }
 

@@ -1,5 +1,5 @@
-// Adam and AdamW over many tensors: one thread computes what depends on the step, then each block
-// updates a chunk of a tensor.
+// Adam and AdamW over many tensors: one thread computes what depends on the step's number, then
+// each block updates a chunk of a tensor.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,11 +38,11 @@ OPDOCK_KERNEL(1) begin(Begin p) {
   *p.current = current;
 }
 
-// Four elements of one array as they lie in memory. Bits are turned into numbers only when all
-// arrays' loads are under way.
+// Four elements of one array as they lie in memory. They are converted to numbers only after all
+// arrays' loads have been issued.
 template <class T>
 struct Array {
-  bool is_float;  // elements of float, not T
+  bool is_float;  // elements are float, not T
   Bytes16 bits;
 
   static constexpr bool kNarrow = sizeof(T) < 4;
@@ -52,7 +52,7 @@ struct Array {
     return reinterpret_cast<uint64_t>(array) % (is_narrow() ? 8 : 16) == 0;
   }
 
-  // All four, in an aligned array.
+  // Loads all four elements from an aligned array.
   OPDOCK_DEVICE void load(const void* array, int64_t first) {
     if (is_narrow()) {
       const Unit<8> both = load_unit<8>(static_cast<const T*>(array) + first);
@@ -71,7 +71,7 @@ struct Array {
     }
   }
 
-  // The first `count` of them.
+  // Loads the first `count` elements.
   OPDOCK_DEVICE void load_some(const void* array, int64_t first, int count) {
     OPDOCK_UNROLL
     for (int k = 0; k < kItems; ++k) {
@@ -124,7 +124,7 @@ struct Array {
   }
 };
 
-// before * old + factor * value + more; rounded once as numbers of the size of `old` are.
+// Returns before * old + factor * value + more, rounded once to the size of `old`.
 OPDOCK_DEVICE float blend(Factor<float> before, float old, float factor, float value,
                           float more = 0.0f) {
   return fma(before.high, old, fma(factor, value, fma(before.low, old, more)));
@@ -141,7 +141,7 @@ OPDOCK_DEVICE void step(const Params& p, const Current& now, float& weight, floa
   weight = blend(now.keep, weight, -now.rate.high, change, -now.rate.low * change);
 }
 
-// The thread's elements of tensor number `which`: those from number `first` on, `count` of them.
+// Updates the thread's elements of tensor number `which`: `count` elements from number `first` on.
 // is_float: as in Params.
 template <class T>
 OPDOCK_DEVICE void update_some(const Params& p, int is_float, int which, int64_t first, int count) {
@@ -154,7 +154,7 @@ OPDOCK_DEVICE void update_some(const Params& p, int is_float, int which, int64_t
   void* const mean_at = p.average[which];
   void* const square_at = p.square[which];
   void* const copy_at = p.copy[which];
-  // One branch for all arrays: loads behind branches of their own are slower.
+  // One branch for all arrays: loads behind separate branches are slower.
   const bool is_whole = count == kItems && weights.is_aligned(weight_at) &&
                         grads.is_aligned(grad_at) && means.is_aligned(mean_at) &&
                         squares.is_aligned(square_at) &&
@@ -194,8 +194,8 @@ OPDOCK_DEVICE void update_some(const Params& p, int is_float, int which, int64_t
   }
 }
 
-// Launches may run at the same time: each has tensors of its own. Only the last block waits, so
-// that what follows the last launch follows all.
+// Launches may run at the same time, because each has its own tensors. Only the last block waits,
+// so that work after the last launch follows all of them.
 template <class T>
 OPDOCK_KERNEL(kThreads)
 update(Params p) {
@@ -206,7 +206,8 @@ update(Params p) {
   const int64_t first = (block - begin) * kChunk + thread_index() * kItems;
   const int64_t left = p.numel[which] - first;
   const int count = left < kItems ? static_cast<int>(left) : kItems;
-  // A copy of the code for what is usual with masters, as the questions which is float cost time.
+  // A separate copy of the code for the usual case with masters, because testing which arrays are
+  // float takes time.
   constexpr int kUsual = kFloatWeights | kFloatAverages;
   if (left > 0 && sizeof(T) < sizeof(float) && p.is_float == kUsual) {
     update_some<T>(p, kUsual, which, first, count);
