@@ -1,5 +1,5 @@
-// The ops: a handle is an object with an engine; requests keep their tensors while they are in
-// flight.
+// Implements the async I/O ops. A handle is an object that contains an engine; requests keep their
+// tensors alive while they are in flight.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
@@ -32,7 +32,7 @@ struct Handle {
 };
 using HandleArgument = opdock::Object<Handle>;
 
-// What the engine throws, as the host has it.
+// Calls body() and converts the engine's errors to the host's.
 template <class Body>
 auto translate(const Body& body) {
   try {
@@ -94,7 +94,7 @@ void run_zeros(Call&, Results results, Tensor) {
   const Tensor zeros = results[0];
   check(zeros, "output 0").contiguous();
   const size_t bytes = static_cast<size_t>(bytes_of(zeros));
-  // Fewer and larger pieces for the device. Where there are no huge pages, nothing changes.
+  // Huge pages give the device fewer and larger pieces. Without huge pages this has no effect.
   if (bytes >= kHugePage) madvise(zeros.raw(), bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
   if (bytes != 0) std::memset(zeros.raw(), 0, bytes);
 }
@@ -136,7 +136,8 @@ Request make_write(Tensor x, std::string_view path, int64_t offset,
   return request;
 }
 
-// The request's ticket. Its tensor stays until the engine no longer uses the memory.
+// Submits a request and returns its ticket. Its tensor is kept until the engine no longer uses the
+// memory.
 int64_t submit(const Call& call, Engine& engine, Tensor x, Request request) {
   std::unique_ptr<Retained> kept = std::make_unique<Retained>(call.retain(x));
   request.context = kept.get();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""async_io through the Python package, against files that Python reads and writes itself."""
+"""Tests async_io through the Python package, against files that Python reads and writes itself."""
 
 import ctypes
 import mmap
@@ -25,15 +25,15 @@ def new_bytes(count):
 
 
 def on_pages(count):
-    """Bytes that begin with a page, so that they can go past the page cache."""
+    """Returns an array that begins at a page boundary, so that direct I/O can be used."""
     return np.frombuffer(mmap.mmap(-1, max(count, 1)), np.uint8)[:count]
 
 
 def kernel_has(backend):
-    """Whether the kernel itself gives a queue of this kind with 32 places."""
+    """Returns whether the kernel provides a queue of this kind with 32 places."""
     libc = ctypes.CDLL(None)
     if backend == "io_uring":
-        params = (ctypes.c_uint32 * 30)()  # the sixth: features
+        params = (ctypes.c_uint32 * 30)()  # the sixth element holds the features
         queue = libc.syscall(ctypes.c_long(425), ctypes.c_long(32), params)
         if queue >= 0:
             os.close(queue)
@@ -48,7 +48,7 @@ def kernel_has(backend):
 
 
 def open_handle(backend="", **options):
-    """A handle; skips the test where the kernel refuses this backend, and only there."""
+    """Returns a handle; skips the test only if the kernel refuses this backend."""
     if not kernel_has(backend):
         pytest.skip(f"this kernel refuses {backend}")
     return opdock.ops.aio_open(64 * 1024, backend=backend, **options)
@@ -69,7 +69,7 @@ def test_a_handle_says_what_it_is(handle):
 
 
 class Copies:
-    """An array whose export is a copy, which nobody but the importer holds."""
+    """An array whose export is a copy, which only the importer holds."""
 
     def __init__(self, array):
         self.array = array
@@ -82,7 +82,7 @@ class Copies:
 
 
 def test_an_export_lives_until_it_has_been_written(handle, file):
-    x = new_bytes(32 << 20)  # of pages that go back to the kernel when they are freed
+    x = new_bytes(32 << 20)  # so large that its pages go back to the kernel when they are freed
     ticket = opdock.ops.aio_submit_write(handle, Copies(x), file)
     opdock.ops.aio_wait(handle, ticket)
     with open(file, "rb") as written:
@@ -159,7 +159,7 @@ def test_requests_in_the_background(handle, tmp_path):
 
 
 def test_an_array_lives_until_it_has_been_written(tmp_path):
-    """Each is given up at once: the next ones would lie where it was."""
+    """Each array is released at once, so that the next ones would reuse its memory."""
     handle = open_handle(threads=2)
     for i in range(64):
         opdock.ops.aio_submit_write(handle, np.full(300_000, i, np.uint8), str(tmp_path / str(i)))
@@ -180,14 +180,15 @@ def test_a_handle_that_goes_finishes_what_was_submitted(file):
 
 @pytest.fixture
 def interrupted():
-    """interrupted(work): whether Ctrl-C, a moment after it has begun, ends it."""
+    """Returns interrupted(work), which tells whether Ctrl-C, a moment after work has begun, ends
+    it."""
 
     def call(work):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
             signal.setitimer(signal.ITIMER_REAL, 0.02)
             work()
-            time.sleep(0)  # where an error that was kept is raised
+            time.sleep(0)  # a pending KeyboardInterrupt is raised here
         except KeyboardInterrupt:
             return True
         finally:
@@ -199,7 +200,7 @@ def interrupted():
 
 
 def test_ctrl_c_ends_a_wait_and_not_the_io(file, interrupted):
-    """Of many gigabytes, which end at once when the file is cut off."""
+    """The I/O is of many gigabytes, and ends at once when the file is truncated."""
     handles = [opdock.ops.aio_open(4096, threads=1, backend="threads")]
     x, last = np.empty(64 << 20, np.uint8), np.ones(1, np.uint8)
 
@@ -236,7 +237,7 @@ def test_ten_thousand_requests_give_their_arrays_back(file):
         opdock.ops.aio_submit_read(handle, x, file)
     del x
     assert opdock.ops.aio_wait_all(handle) == 10_000
-    assert opdock.ops.aio_wait_all(handle) == 0  # where what was kept is taken back
+    assert opdock.ops.aio_wait_all(handle) == 0  # this call releases what was kept
     assert not any(reference() is not None for reference in kept)
 
 
@@ -334,7 +335,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(file):
             opdock.ops.aio_write(handle, x, file)
         except opdock.UnsupportedError as error:
             status = 0 if "fork" in str(error) else 2
-        del handle  # must not wait for threads that are not there
+        del handle  # must not wait for threads that do not exist in the child
         os._exit(status)
     _, status = os.waitpid(child, 0)
     assert status == 0
@@ -355,7 +356,7 @@ def test_zeros_lie_in_pages(library, count):
     array = np.asarray(zeros)
     assert array.flags.writeable and not array.any()
     assert count == 0 or array.ctypes.data % (HUGE_PAGE if 4 * count >= HUGE_PAGE else PAGE) == 0
-    array[:] = 3  # memory that is all its own
+    array[:] = 3  # the memory is writable and not shared
     assert library.all(zeros == 3)
 
 

@@ -6,7 +6,7 @@
 
 namespace opdock_test {
 
-// A file that needs no folder: 96 bytes, as {4, 6} floats have.
+// Returns the path of a file that needs no folder: 96 bytes, the size of {4, 6} floats.
 static std::string file() {
   static const int descriptor = [] {
     const int made = memfd_create("async-io-examples", 0);

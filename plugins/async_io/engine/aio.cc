@@ -1,4 +1,5 @@
-// Linux AIO, by its system calls: older than io_uring, and often allowed where that is forbidden.
+// Linux AIO through its system calls: older than io_uring, and often allowed where io_uring is
+// forbidden.
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/aio_abi.h>
 #include <sys/syscall.h>
@@ -71,11 +72,11 @@ class Aio : public Ring {
     return static_cast<uint32_t>(count);
   }
 
-  // Contexts belong to a process's memory: the child has none.
+  // AIO contexts belong to a process's memory, so the child has none to destroy.
   void leave_to_parent() override { context_ = 0; }
 
  private:
-  std::vector<iocb> controls_;  // one a slot
+  std::vector<iocb> controls_;  // one per slot
   std::vector<iocb*> handed_;
   std::vector<io_event> events_;
   aio_context_t context_ = 0;

@@ -1,4 +1,4 @@
-// What the functions and the threads of an engine share.
+// State that the functions and the threads of an engine share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,8 @@
 
 namespace async_io {
 
-// In a forked child the destructor of a condition variable would wait for the parent's threads.
+// Avoids the destructor of a condition variable, which in a forked child would wait for the
+// parent's threads.
 template <class T>
 union NeverDestroyed {
   NeverDestroyed() : value() {}
@@ -25,21 +26,21 @@ union NeverDestroyed {
 
 class Worker;
 
-// An engine without its handle. Threads change what it owns only with the mutex held, so that a
-// forked child finds it whole and can free it.
+// The state of an engine, which may outlive its handle. Threads change what it owns only with the
+// mutex held, so that a forked child finds it in a consistent state and can free it.
 struct Core {
   Core(const Options& options, Rings rings);
   ~Core();
 
-  // In a process other than the one that has the threads.
+  // Returns whether this process is a forked child, and the threads are in its parent.
   bool is_parents() const { return forks() != made_after_forks; }
-  // On one of this engine's threads, that is, in a callback.
+  // Returns whether this is one of the engine's threads, which means a callback is running.
   bool is_own_thread() const;
 
-  // With the mutex held:
+  // The mutex must be held for these three:
   void push_front(Job* job);
   void push_back(Job* job);
-  void remove(Job* job);  // also if it is not queued
+  void remove(Job* job);  // does nothing if the job is not queued
 
   const Options options;
   const uint32_t made_after_forks;
@@ -48,16 +49,17 @@ struct Core {
   std::vector<pthread_t> threads;
 
   std::mutex mutex;
-  NeverDestroyed<std::condition_variable> work;   // something is queued, or the end has come
-  NeverDestroyed<std::condition_variable> ended;  // a job has
-  // By ticket: those that have not ended, and those whose outcome nobody has waited for.
+  NeverDestroyed<std::condition_variable> work;   // something is queued, or is_stopping is set
+  NeverDestroyed<std::condition_variable> ended;  // a job has ended
+  // By ticket: jobs that have not ended, and those whose outcome nobody has waited for.
   std::map<uint64_t, std::unique_ptr<Job>> jobs;
   uint64_t last_ticket = 0;
-  // Jobs to open, and open ones with blocks that no thread has taken; first come, first served.
+  // The queue: jobs to open, and open ones with blocks that no thread has taken; first come, first
+  // served.
   Job* first = nullptr;
   Job* last = nullptr;
   bool is_stopping = false;
-  uint32_t users = 1;  // the engine and its running threads
+  uint32_t users = 1;  // the engine and its running threads; the last one deletes the core
   Totals totals;
   const HeldAtFork held_at_fork{&mutex};
 };

@@ -30,7 +30,7 @@ Options checked(Options options) {
   return options;
 }
 
-// Tells whether the core may be deleted, as nobody else uses it.
+// Drops one user; returns whether the core may be deleted because it has none left.
 bool let_go(Core* core) {
   std::lock_guard lock(core->mutex);
   return --core->users == 0;
@@ -44,7 +44,8 @@ void* thread_main(void* argument) {
   return nullptr;
 }
 
-// Tells the threads to end once nothing is left to do. True if nobody uses the core any more.
+// Tells the threads to end once nothing is left to do. Returns true if nobody uses the core any
+// more.
 bool stop(Core* core) {
   {
     std::lock_guard lock(core->mutex);
@@ -60,9 +61,9 @@ bool stop(Core* core) {
   return let_go(core);
 }
 
-// Signals are for the program's threads, but those that a thread's own mistake raises. Kept out is
-// also SIGXFSZ: what goes beyond the limit of file sizes fails with EFBIG instead of ending the
-// process.
+// Blocks all signals in the engine's threads, except those that a thread's own error raises: other
+// signals are for the program's threads. SIGXFSZ is blocked too, so that a write beyond the limit
+// of file sizes fails with EFBIG instead of ending the process.
 int start_threads(Core* core) {
   sigset_t all, before;
   sigfillset(&all);
@@ -119,7 +120,7 @@ uint64_t enqueue(Core* core, const Request& request, bool is_run) {
 
 using Place = std::map<uint64_t, std::unique_ptr<Job>>::iterator;
 
-// Ends one wait for the job, with the mutex held; returns the text of the job's error, if it has
+// Ends one wait for the job; the mutex must be held. Returns the error's text if the job has
 // failed.
 std::string leave(Core* core, Place place) {
   Job* job = place->second.get();
@@ -128,8 +129,8 @@ std::string leave(Core* core, Place place) {
   return error;
 }
 
-// With the mutex held and the job counted among those waited for: blocks until it has ended.
-// False: stop() wanted it so before.
+// Blocks until the job has ended. The mutex must be held, and the job must be counted among those
+// waited for. Returns false if stop() returned true first.
 bool await(Core* core, const Job& job, std::unique_lock<std::mutex>* lock,
            const std::function<bool()>& stop) {
   constexpr std::chrono::milliseconds kPause(50);
@@ -207,7 +208,7 @@ size_t Engine::wait_all(const std::function<bool()>& stop) {
     std::unique_lock lock(core_->mutex);
     for (Place place = core_->jobs.begin(); place != core_->jobs.end(); ++place)
       if (!place->second->is_run) all.push_back(place);
-    // What is counted as waited for stays in the map until it is left.
+    // A job that is counted as waited for stays in the map until leave() is called for it.
     for (const Place place : all) ++place->second->waiters;
     for (const Place place : all) {
       if (await(core_, *place->second, &lock, stop)) continue;

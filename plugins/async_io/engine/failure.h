@@ -1,5 +1,5 @@
-// What has gone wrong with a request. Plain data: noted by threads that allocate nothing, and made
-// into text by whoever waits.
+// Describes why a request has failed. This is plain data: threads that must not allocate record it,
+// and the thread that waits converts it to text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,26 +14,26 @@ struct Failure {
   enum class Of {
     kNothing,
     kOpening,
-    kKind,       // it is no regular file
+    kKind,       // it is not a regular file
     kEndOfFile,  // found: the file's size
     kReading,
     kWriting,
     kResizing,
-    kClosing,  // where some file systems report what could not be written
+    kClosing,  // some file systems report at close what could not be written
   };
   Of of = Of::kNothing;
-  int error = 0;        // errno, where a system call has failed
-  uint64_t offset = 0;  // in the file; with bytes: what was not transferred
+  int error = 0;        // errno of a failed system call
+  uint64_t offset = 0;  // in the file; offset and bytes tell what was not transferred
   uint64_t bytes = 0;
   uint64_t found = 0;
 
   explicit operator bool() const { return of != Of::kNothing; }
 };
 
-// With the path, the offset, errno's text, and what to do next.
+// Returns a message with the path, the offset, errno's text, and what to do next.
 std::string to_text(const Failure& failure, const Request& request);
 
-// "No space left on device (errno 28)".
+// Returns, for example, "No space left on device (errno 28)".
 std::string error_text(int error);
 
 }  // namespace async_io

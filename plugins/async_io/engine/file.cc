@@ -22,7 +22,7 @@ Failure system_failure(Failure::Of of, int error) {
 }
 
 int open_path(const char* path, int flags) {
-  // O_NONBLOCK: so that a pipe without another end is refused instead of waited for.
+  // O_NONBLOCK makes open() fail for a pipe without another end, instead of waiting for it.
   int fd;
   do fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
   while (fd < 0 && errno == EINTR);
@@ -36,8 +36,9 @@ Failure open_descriptor(Job* job) {
     job->is_own_file = job->fd >= 0;
     return job->fd >= 0 ? Failure{} : system_failure(Failure::Of::kOpening, errno);
   }
-  // The caller's descriptor shares its flags with ours; opened once more, the file has flags of its
-  // own. Where that is not possible (no /proc), it is read or written as it is.
+  // Our duplicate shares its flags with the caller's descriptor. Opening the file once more gives a
+  // descriptor with its own flags. If that is impossible (no /proc), the duplicate is used as it
+  // is.
   char link[40];
   snprintf(link, sizeof link, "/proc/self/fd/%d", job->fd);
   const int again = open_path(link, request.is_write ? O_WRONLY : O_RDONLY);
@@ -48,21 +49,23 @@ Failure open_descriptor(Job* job) {
   return {};
 }
 
-// Puts O_DIRECT on or off, and O_NONBLOCK off: with it io_uring would refuse to wait.
+// Switches O_DIRECT on or off, and O_NONBLOCK off, with which io_uring would refuse to wait.
 bool set_direct(int fd, bool direct) {
   const int flags = fcntl(fd, F_GETFL) & ~(O_DIRECT | O_NONBLOCK);
   return fcntl(fd, F_SETFL, direct ? flags | O_DIRECT : flags) == 0;
 }
 
-// Others may have blocks in flight meanwhile: those keep the way on which they were begun.
+// Switches to buffered I/O. Other threads may have blocks in flight: those end in the mode in which
+// they were begun.
 void give_up_direct(Job* job) {
   set_direct(job->fd, false);
   job->is_direct = false;
 }
 
-// Whole pages only, of memory and file alike. Then no page is written directly and through the page
-// cache at once, which would leave one of the two stale; and where a fork meets a read in flight,
-// no page that the device writes into holds other data.
+// Decides between direct and buffered I/O. Only pages that are whole in memory and in the file are
+// transferred directly. Then no page is written both directly and through the page cache, which
+// would leave one of the two stale; and if a process forks during a read, no page that the device
+// writes to holds other data.
 void choose_way(Job* job, uint64_t size) {
   const Request& request = job->request;
   const uint64_t page = page_size();
@@ -80,8 +83,9 @@ void choose_way(Job* job, uint64_t size) {
     return;
   }
   if (request.is_write && end > size) {
-    // A write beyond the end of the file is one at a time, and not in the background. Where that
-    // cannot be done, or there is no room, the writes themselves will tell.
+    // Writes beyond the end of the file are done one at a time, and not in the background, so this
+    // allocates the space first. If that is impossible, or there is no room, the writes themselves
+    // report it.
     [[maybe_unused]] const int result = fallocate(job->fd, 0, static_cast<off_t>(request.offset),
                                                   static_cast<off_t>(request.bytes));
   }
@@ -160,7 +164,7 @@ Failure finish_file(Job* job, const Failure& failure) {
   }
   if (job->fd < 0) return found;
   const int result = close(std::exchange(job->fd, -1));
-  // After EINTR it is closed too.
+  // After EINTR the descriptor is closed too.
   if (result != 0 && errno != EINTR && !found && job->request.is_write)
     found = system_failure(Failure::Of::kClosing, errno);
   return found;

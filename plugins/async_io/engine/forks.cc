@@ -8,8 +8,8 @@
 
 namespace async_io {
 
-// Constant-initialised and trivially destroyed: engines may be made before and destroyed after any
-// other static object.
+// Constant-initialised and trivially destroyed, because engines may be made before, and destroyed
+// after, any other static object.
 struct HeldMutexes {
   std::mutex mutex;
   HeldAtFork* first = nullptr;
@@ -58,7 +58,7 @@ uint32_t forks() {
 }
 
 HeldAtFork::HeldAtFork(std::mutex* mutex) : mutex_(mutex) {
-  // Undone by the C library if this code is unloaded.
+  // The C library unregisters the handlers if this code is unloaded.
   static const int failed = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (failed != 0) throw std::bad_alloc();
   held_mutexes.add(this);

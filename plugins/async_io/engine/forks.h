@@ -1,6 +1,6 @@
-// What a fork leaves of threads' work: a child has one thread, and what another one was changing
-// stays half changed. A mutex named here is held by whoever forks, so that the child finds whole
-// what it guards, and unlocked.
+// Keeps state consistent across forks. A forked child has only one thread, and whatever another
+// thread was changing stays half changed. A mutex that is registered here is held during a fork, so
+// that the child finds the state that it guards consistent, and the mutex unlocked.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,12 @@
 
 namespace async_io {
 
-// How many forks lie between this process and the one that loaded this code.
+// Returns how many forks lie between this process and the one that loaded this code.
 uint32_t forks();
 
-// While it lives, a fork waits for the mutex, which therefore must be held for a few lines on
-// memory only, without a wait, foreign code or another such mutex inside. Any thread.
+// While this object lives, a fork waits for the mutex. The mutex must therefore be held only
+// briefly, for operations on memory, without waiting, calling foreign code or locking another such
+// mutex. Any thread.
 class HeldAtFork {
  public:
   explicit HeldAtFork(std::mutex* mutex);

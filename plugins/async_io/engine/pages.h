@@ -8,7 +8,7 @@
 
 namespace async_io {
 
-// Of this machine, in bytes. Any thread.
+// Returns the page size of this machine, in bytes. Any thread.
 inline size_t page_size() {
   static const size_t size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return size;

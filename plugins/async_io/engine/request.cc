@@ -50,7 +50,7 @@ void check_descriptor(const Request& request) {
            "it without");
 }
 
-// For messages.
+// Returns a path for messages.
 std::string path_of(int fd) {
   char link[40], path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);

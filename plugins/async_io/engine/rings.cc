@@ -1,4 +1,4 @@
-// Which way to the kernel an engine takes.
+// Chooses the backend of an engine.
 // SPDX-License-Identifier: Apache-2.0
 #include "ring.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 using MakeRing = std::unique_ptr<Ring> (*)(uint32_t depth, std::string* why_not);
 
-// All or none.
+// Makes a ring for each thread; returns none if one of them fails.
 std::vector<std::unique_ptr<Ring>> make_all(MakeRing make, const Options& options,
                                             std::string* why_not) {
   std::vector<std::unique_ptr<Ring>> rings;

@@ -1,5 +1,5 @@
-// io_uring, by its system calls: two arrays shared with the kernel, one of requests and one of
-// results.
+// io_uring through its system calls: two arrays are shared with the kernel, one for requests and
+// one for results.
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/io_uring.h>
 #include <sys/mman.h>
@@ -16,7 +16,8 @@
 namespace async_io {
 namespace {
 
-// The same on every architecture; the C library's headers may be older.
+// System call numbers, which are the same on every architecture; the C library's headers may be
+// older.
 constexpr long kSetupCall = 425;
 constexpr long kEnterCall = 426;
 
@@ -29,7 +30,7 @@ class Uring : public Ring {
     if (fd_ >= 0) close(fd_);
   }
 
-  // False, and why not.
+  // Returns false, and why, if the kernel refuses.
   bool set_up(std::string* why_not) {
     io_uring_params params{};
     fd_ = static_cast<int>(syscall(kSetupCall, static_cast<uint32_t>(vectors_.size()), &params));
@@ -77,7 +78,8 @@ class Uring : public Ring {
       else if (taken == 0 || errno != EINTR)
         break;
     }
-    // The kernel looks at requests only within the call: what it did not take can be taken back.
+    // The kernel looks at requests only during the call, so requests that it did not accept can be
+    // withdrawn.
     __atomic_store_n(request_tail_, tail - left, __ATOMIC_RELEASE);
     return count - left;
   }
@@ -88,7 +90,7 @@ class Uring : public Ring {
     while (head == tail && wait) {
       if (syscall(kEnterCall, fd_, 0, 1, IORING_ENTER_GETEVENTS, nullptr, 0) < 0 &&
           errno != EINTR) {
-        // Such as a descriptor that the program has closed. Results arrive all the same.
+        // For example, the program has closed the descriptor. Results arrive anyway.
         const timespec millisecond{0, 1000000};
         nanosleep(&millisecond, nullptr);
       }
@@ -103,7 +105,7 @@ class Uring : public Ring {
     return count;
   }
 
-  // What the destructor unmaps and closes is the child's own view; the ring itself stays.
+  // The destructor unmaps and closes only the child's own view; the ring itself stays.
   void leave_to_parent() override {}
 
  private:
@@ -121,7 +123,7 @@ class Uring : public Ring {
     vectors_[slot] = {piece.memory(), piece.bytes};
     io_uring_sqe& request = static_cast<io_uring_sqe*>(requests_)[index];
     request = {};
-    // With vectors of one: those are in every kernel that has io_uring.
+    // Vectors with one element work in every kernel that has io_uring.
     request.opcode = piece.job->request.is_write ? IORING_OP_WRITEV : IORING_OP_READV;
     request.fd = piece.job->fd;
     request.off = piece.offset();
@@ -131,7 +133,7 @@ class Uring : public Ring {
     request_order_[index] = index;
   }
 
-  std::vector<iovec> vectors_;  // one a slot: some kernels read them after the call
+  std::vector<iovec> vectors_;  // one per slot: some kernels read them after the call
   int fd_ = -1;
   void* rings_ = MAP_FAILED;
   size_t rings_size_ = 0;

@@ -45,13 +45,13 @@ bool Worker::step() {
   const bool is_idle = unopened == nullptr && taken_count_ == 0;
   if (unopened != nullptr) open(unopened);
   hand_over();
-  // While a thread waits for what it has in flight it sees nothing new; what comes meanwhile is for
-  // the other threads, and for this one when the first of its blocks has ended.
+  // While a thread waits for its blocks in flight it sees no new jobs. These are for the other
+  // threads, and for this one when its first block has ended.
   if (in_flight_ > 0) reap(is_idle || free_count_ == 0);
   return true;
 }
 
-// With the core's mutex held: fills free slots, or returns a job that is to be opened first.
+// Fills free slots, or returns a job that must be opened first. The core's mutex must be held.
 Job* Worker::take_blocks() {
   const uint64_t block = core_->options.block_size;
   while (core_->first != nullptr && free_count_ > 0) {
@@ -61,14 +61,14 @@ Job* Worker::take_blocks() {
       core_->remove(job);
       return job;
     }
-    // Its share of what is left, so that the other threads find something too; and one block at a
-    // time of what this thread has to wait for.
+    // Takes its share of the remaining blocks, so that other threads find some too, but only one
+    // block at a time if this thread has to wait for it.
     const bool is_waited_for = ring_ == nullptr || !job->is_direct;
     const uint64_t left = (job->blocks_end - job->next + block - 1) / block;
     const uint64_t share = (left + core_->options.num_threads - 1) / core_->options.num_threads;
     uint64_t count = std::min<uint64_t>(is_waited_for ? 1 : share, free_count_);
     for (; count > 0; --count) {
-      // Blocks end where the file's blocks end.
+      // Blocks end at multiples of the block size in the file.
       const uint64_t offset = job->request.offset + job->next;
       const uint64_t bytes = std::min(block - offset % block, job->blocks_end - job->next);
       const uint32_t slot = free_[--free_count_];
@@ -106,7 +106,7 @@ void Worker::hand_over() {
   }
   const uint32_t handed = hand_to_ring(to_ring);
   in_flight_ += handed;
-  // The rest is done here, while the kernel works on those.
+  // This thread transfers the rest itself, while the kernel works on those that were handed over.
   for (uint32_t i = 0, in_ring = 0; i < taken_count_; ++i) {
     if (in_ring < handed && ringed_[in_ring] == taken_[i])
       ++in_ring;
@@ -130,8 +130,8 @@ void Worker::reap(bool wait) {
   for (uint32_t i = 0; i < count; ++i) settle(ended_[i].slot, ended_[i].result);
 }
 
-// Notes that a block has ended. Whatever it lacks is done by plain system calls first: they say
-// what is really wrong if something is, and a block that was only interrupted ends well.
+// Records that a block has ended. First transfers what is missing by plain system calls: they
+// report the real error if there is one, and a block that was only interrupted succeeds.
 void Worker::settle(uint32_t slot, int64_t result) {
   const Piece piece = pieces_[slot];
   free_[free_count_++] = slot;
@@ -154,7 +154,7 @@ void Worker::settle(uint32_t slot, int64_t result) {
   if (is_last) finish(job);
 }
 
-// Nobody else works on the job any more.
+// Ends a job that no other thread works on any more.
 void Worker::finish(Job* job) {
   const Failure failure = finish_file(job, job->failure);
   if (job->request.done != nullptr) job->request.done(job->request.context);
@@ -163,7 +163,7 @@ void Worker::finish(Job* job) {
     if (!failure)
       core_->totals.buffered += job->request.bytes - (job->blocks_end - job->blocks_begin);
     job->failure = failure;
-    job->has_ended = true;  // from here on it may be waited for, and be gone
+    job->has_ended = true;  // from here on another thread may wait for the job and delete it
   }
   core_->ended.value.notify_all();
 }

@@ -9,13 +9,13 @@
 
 namespace async_io {
 
-// Takes jobs, opens their files, and sees their blocks through the kernel. Allocates nothing once
-// it is made.
+// Takes jobs, opens their files, and passes their blocks to the kernel. Allocates only in its
+// constructor.
 class Worker {
  public:
   // `ring`: nullptr for plain system calls.
   Worker(Core* core, Ring* ring);
-  // Until the engine stops and nothing is left to do.
+  // Returns when the engine stops and nothing is left to do.
   void work();
   Core* core() const { return core_; }
 
@@ -31,15 +31,15 @@ class Worker {
 
   Core* const core_;
   Ring* const ring_;
-  // Arrays of queue_depth, in use up to a count.
+  // Arrays of queue_depth elements; the counts tell how many are in use.
   std::vector<Piece> pieces_;     // by slot
-  std::vector<uint32_t> free_;    // slots without a piece: free_count_
-  std::vector<uint32_t> taken_;   // slots that this round has filled: taken_count_
-  std::vector<uint32_t> ringed_;  // those of them that are for the ring
+  std::vector<uint32_t> free_;    // slots without a piece; free_count_ of them
+  std::vector<uint32_t> taken_;   // slots that this round has filled; taken_count_ of them
+  std::vector<uint32_t> ringed_;  // those of taken_ that are for the ring
   std::vector<Ended> ended_;
   uint32_t free_count_;
   uint32_t taken_count_ = 0;
-  uint32_t in_flight_ = 0;  // in the ring
+  uint32_t in_flight_ = 0;  // number of pieces in the ring
 };
 
 }  // namespace async_io
