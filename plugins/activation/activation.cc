@@ -1,4 +1,4 @@
-// The activation ops: check their arguments and hand the elements to the kernels.
+// Implements the activation ops: checks their arguments and hands the elements to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "activation_checks.h"
 #include "activation_cpu.h"

@@ -1,4 +1,5 @@
-// The gradients of the activation ops: check their arguments and hand the elements to the kernels.
+// Implements the gradients of the activation ops: checks their arguments and hands the elements to
+// the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
@@ -22,7 +23,7 @@ struct Arguments {
   OptionalTensor grad_up;
   Tensor grad;
   OptionalTensor x, x_bias, up, up_bias;
-  OptionalTensor grad_bias;           // of all biases, in the order of rows
+  OptionalTensor grad_bias;           // gradients of all biases, in the order of rows
   void* data[kBackwardTensors] = {};  // where rows begin, as for make_elements()
 };
 
@@ -44,7 +45,7 @@ void run_on_cpu(Call& call, const BackwardParams& params, const OptionalTensor& 
                     [&](int64_t begin, int64_t end) { totals(job, begin, end); });
 }
 
-// The sums of no rows.
+// Sets the sums to 0, their value for no rows.
 void zero(Call& call, Tensor sums) {
   if (sums.numel() == 0) return;
   if (!call.is_cpu()) return opdock::launch_column_totals(call, kTotals, {}, 0, {sums, {}});
@@ -68,7 +69,7 @@ void compute(Call& call, const Arguments& of) {
       {of.grad_x, of.grad_up, of.grad, of.x, of.x_bias, of.up, of.up_bias}, length, of.data,
       of.grad_bias.has_value());
   if (of.grad_bias) {
-    // The bias of what geglu's gate is multiplied by comes first.
+    // The bias of the half that geglu's gate multiplies comes first.
     const int64_t of_x = params.gated ? length : 0, of_up = params.gated ? 0 : -1;
     params.sums = opdock::make_column_sums<2>(call, params.at, dtype.bytes(), {of_x, of_up},
                                               of.grad_bias->numel());

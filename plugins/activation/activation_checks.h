@@ -1,4 +1,4 @@
-// What the ops check of their arguments, and what they have in common.
+// Argument checks and definitions that the ops share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,7 +23,7 @@ inline Activation gelu(std::string_view approximate) {
                                              "\", wanted \"none\" or \"tanh\""));
 }
 
-// The argument whose dtype and device are everyone's.
+// Checks the argument whose dtype and device all others must have.
 inline void check_first(const Plan& plan, Tensor x, const char* name) {
   opdock::check_row_dtype(plan, x, name);
   check(x, name).ndim_at_least(1);
@@ -42,7 +42,7 @@ inline void check_bias(const OptionalTensor& bias, Tensor x) {
       .contiguous()
       .aligned(static_cast<uint64_t>(x.dtype().bytes()));
 }
-// Of geglu: [..., 2 L].
+// Checks geglu's argument: [..., 2 L].
 inline void check_halves(const Plan& plan, Tensor x) {
   check_first(plan, x, "x");
   if (x.size(-1) % 2 == 0) return;
@@ -52,7 +52,7 @@ inline void check_halves(const Plan& plan, Tensor x) {
                              ", wanted an even size in the last dimension, two halves; pass both"));
 }
 
-// Where the second half of each row begins; of an absent tensor null.
+// Returns where the second half of each row begins; null for an absent tensor.
 inline void* second_half(const OptionalTensor& tensor) {
   if (!tensor || tensor->is_empty()) return nullptr;
   return static_cast<char*>(tensor->raw()) + tensor->size(-1) / 2 * tensor->dtype().bytes();

@@ -13,15 +13,15 @@ namespace OPDOCK_SIMD_LEVEL {
 template <class T>
 using Compute = typename simd::Compute<T>::type;
 
-// What a kernel is compiled for: the activation, and which tensors there are. A loop that had to
-// ask for each tensor whether it is there would take longer than the simple ops themselves.
+// What a kernel is compiled for: the activation, and which tensors are present. A loop that had to
+// test for each tensor would take longer than the simple ops themselves.
 template <int A, bool Biased, bool Gated>
 struct Form {
   static constexpr int kAct = A;
   static constexpr bool kBiased = Biased, kGated = Gated;
 };
 
-// Calls body(form, T{}) with the Form of an op and the T of its elements. There are kernels for
+// Calls body(form, T{}) with the Form of an op and the T of its elements. Kernels exist only for
 // the forms that ops have.
 template <class Body>
 void dispatch(int act, bool biased, bool gated, opdock_dtype dtype, const Body& body) {
@@ -51,7 +51,7 @@ HWY_INLINE typename Vector::V load_sum(Vector vector, const T* x, const T* bias,
 
 template <class F, class T>
 HWY_INLINE void forward_row(const Row<T, kForwardTensors>& row, int64_t n) {
-  // Pointers of its own, that no store can be seen to change.
+  // Local pointers, so that the compiler sees that no store changes them.
   T* const out = row[kOut];
   const T *const x = row[kX], *const x_bias = F::kBiased ? row[kXBias] : nullptr;
   const T *const up = F::kGated ? row[kUp] : nullptr, *const up_bias = F::kGated && F::kBiased
@@ -70,7 +70,7 @@ HWY_INLINE void add_to(Vector vector, typename Vector::V value, C* sum) {
   vector.store(hn::Add(vector.load(sum), value), sum);
 }
 
-// sum, up_sum: where the biases' gradients are added up, if there are biases.
+// sum, up_sum: the biases' gradients are added to these, if there are biases.
 template <class F, class T>
 HWY_INLINE void backward_row(const Row<T, kBackwardTensors>& row, int64_t n, Compute<T>* sum,
                              Compute<T>* up_sum) {
@@ -120,7 +120,7 @@ void backward(const BackwardJob& job, int64_t begin, int64_t end) {
   });
 }
 
-// Columns begin … end - 1 of the rows of one chunk.
+// Handles columns begin … end - 1 of the rows of one chunk.
 template <class F, class T>
 void backward_chunk(const BackwardParams& p, int64_t chunk, int64_t begin, int64_t end) {
   using C = Compute<T>;

@@ -1,4 +1,4 @@
-// The activations on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernels of the activations, and the jobs that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,18 +23,18 @@ struct ForwardJob {
 struct BackwardJob {
   opdock_dtype dtype;
   Pieces pieces;
-  BackwardParams params;  // the chunks' sums are float, of float64 double
-  const void* partial;    // the chunks' sums: [chunks, columns]; null: there are none
+  BackwardParams params;  // the chunks' sums are float, or double for float64
+  const void* partial;    // the chunks' sums: [chunks, columns]; null: none
   void* totals;           // [columns]
 };
 
 OPDOCK_SIMD_DECLARE(
-    // Of all rows' pieces, in their order, those from begin to end - 1.
+    // Handle pieces begin … end - 1; pieces are counted over all rows, in order.
     void forward(const ForwardJob& job, int64_t begin, int64_t end);
     void backward(const BackwardJob& job, int64_t begin, int64_t end);
-    // Of the chunks' pieces, in the order of chunks.
+    // Handles pieces of the chunks, in the order of chunks.
     void backward_sums(const BackwardJob& job, int64_t begin, int64_t end);
-    // Columns begin … end - 1 of the totals.
+    // Handles columns begin … end - 1 of the totals.
     void column_totals(const BackwardJob& job, int64_t begin, int64_t end))
 
 }  // namespace activation

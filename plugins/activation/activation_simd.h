@@ -1,6 +1,6 @@
-// The activations and their derivatives of vectors, for one instruction set level. T is the type
-// that elements have in memory: those of 16 bits, computed as float, need fewer terms. NaN gives
-// NaN; nothing overflows on the way.
+// The activations and their derivatives for vectors, for one instruction set level. T is the type
+// that elements have in memory: 16-bit types, computed as float, need fewer terms. NaN gives NaN;
+// no intermediate value overflows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +21,7 @@ HWY_INLINE V polynomial(D d, V x, const C (&coefficients)[N]) {
   return value;
 }
 
-// 1 / x, of float to 1e-7; x and 1 / x are normal numbers.
+// Returns 1 / x, for float to 1e-7; x and 1 / x are normal numbers.
 template <class D, class V>
 HWY_INLINE V inverse(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
@@ -32,8 +32,8 @@ HWY_INLINE V inverse(D d, V x) {
   }
 }
 
-// e^x / 2, of float for x from -86 to 88.75, beyond anything. Highway's Exp is for all numbers.
-// Rough: of float to 1e-7 |x|.
+// Returns e^x / 2; for float, x is from -86 to 88.75, and outside of that the result is arbitrary.
+// Highway's Exp handles all numbers. Rough: for float, accurate to 1e-7 |x|.
 template <class T, bool Rough = false, class D, class V>
 HWY_INLINE V half_exp(D d, V x) {
   if constexpr (sizeof(T) == 8) {
@@ -55,7 +55,7 @@ HWY_INLINE V half_exp(D d, V x) {
   }
 }
 
-// Phi(x) of the normal distribution Phi, and *decay: e^(-x^2/2).
+// Returns Phi(x) of the normal distribution Phi, and sets *decay to e^(-x^2/2).
 template <class T, class D, class V>
 HWY_INLINE V normal(D d, V x, V* decay) {
   using C = hn::TFromD<D>;
@@ -77,7 +77,8 @@ HWY_INLINE V normal(D d, V x, V* decay) {
   }
 }
 
-// x / (1 + e^|w|), where x has the sign of w. Not of x = infinity: the result would be NaN.
+// Returns x / (1 + e^|w|), where x has the sign of w. x must not be infinite: the result would be
+// NaN.
 template <class T, class D, class V>
 HWY_INLINE V outside(D d, V x, V w) {
   using C = hn::TFromD<D>;
@@ -93,18 +94,18 @@ HWY_INLINE V outside(D d, V x, V w) {
   }
 }
 
-// silu: x / (1 + e^-x); and *sigmoid, that of x.
+// Returns silu, x / (1 + e^-x), and sets *sigmoid to the sigmoid of x.
 template <class T, class D, class V>
 HWY_INLINE V silu(D d, V x, V* sigmoid) {
   using C = hn::TFromD<D>;
   using Table = typename Tables<T>::Sigmoid;
   const V one = hn::Set(d, C(1)), two = hn::Set(d, C(2)), end = hn::Set(d, Table::end);
   if constexpr (sizeof(T) == 2) {
-    // Of large x the power is too large by far, and too small to count.
+    // For large x the clamped power is much larger than the true one, but too small to matter.
     const V half = half_exp<T>(d, hn::Max(hn::Neg(x), hn::Neg(end)));
     const V below = hn::MulAdd(half, two, one);
     const auto counts = hn::Gt(x, hn::Neg(end));
-    *sigmoid = hn::IfThenElseZero(counts, hn::Div(one, below));  // 1 exactly for large x
+    *sigmoid = hn::IfThenElseZero(counts, hn::Div(one, below));  // exactly 1 for large x
     return hn::Mul(x, hn::IfThenElseZero(counts, inverse(d, below)));
   } else {
     const V half = half_exp<T>(d, hn::Min(hn::Max(hn::Neg(x), hn::Set(d, C(-86))), end));
@@ -114,7 +115,8 @@ HWY_INLINE V silu(D d, V x, V* sigmoid) {
   }
 }
 
-// x times the sigmoid of w, whose sign is that of x. What is small is exact on either side.
+// Returns x times the sigmoid of w, whose sign is that of x. Small results are exact on either
+// side.
 template <class T, class D, class V>
 HWY_INLINE V times_sigmoid(D d, V x, V w) {
   using C = hn::TFromD<D>;
@@ -130,7 +132,8 @@ HWY_INLINE V times_sigmoid(D d, V x, V w) {
   }
 }
 
-// The same, *value, and the derivative times grad, where w has this slope in x.
+// Sets *value to times_sigmoid(x, w), and returns the derivative times grad, where w has this slope
+// in x.
 template <class T, class D, class V>
 HWY_INLINE V differentiate_sigmoid(D d, V x, V w, V slope, V grad, V* value) {
   using C = hn::TFromD<D>;
@@ -171,7 +174,7 @@ HWY_INLINE V activate(D d, V x) {
   return x;
 }
 
-// The gradient of x, where grad is that of act(x), and *value: act(x).
+// Returns the gradient of x, where grad is that of act(x), and sets *value to act(x).
 template <class T, int Act, class D, class V>
 HWY_INLINE V differentiate(D d, V x, V grad, V* value) {
   using C = hn::TFromD<D>;
@@ -194,7 +197,7 @@ HWY_INLINE V differentiate(D d, V x, V grad, V* value) {
     return hn::Mul(grad, hn::MulAdd(rough, other, sigmoid));
   }
   if constexpr (Act == kGeluTanh) {
-    // Beyond, the sigmoid is 0 or 1; the square must not become infinite.
+    // For larger x, the sigmoid is 0 or 1; the square must not become infinite.
     const V square = hn::Min(hn::Mul(x, x), hn::Set(d, C(1e4)));
     const V cubed = hn::MulAdd(square, hn::Set(d, C(kTanh3)), hn::Set(d, C(kTanh1)));
     const V slope = hn::MulAdd(square, hn::Set(d, C(3 * kTanh3)), hn::Set(d, C(kTanh1)));

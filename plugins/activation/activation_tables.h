@@ -1,5 +1,5 @@
-// Polynomials of activation_simd.h, by Chebyshev's nodes or least largest errors. T is the type
-// that elements have in memory; how exact they are is said of each.
+// Polynomials of activation_simd.h, from Chebyshev nodes or with the least maximum error. T is the
+// type that elements have in memory; a comment on each table gives its errors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,12 +7,12 @@ namespace activation {
 
 // exp2, rough_exp2: 2^r for r from -1/2 to 1/2.
 //
-// Normal: the normal distribution Phi. Up to |x| = border it is 1/2 + x N(x^2), with N `near`.
-// Beyond Phi(-a) is e^(-a^2/2) / 2 r P(w), with r = 1 / (scale a + shift), w = slope r + start and
-// P `far`; from a = end on it is 0.
+// Normal: the normal distribution Phi. Up to |x| = border it is 1/2 + x N(x^2), where N is `near`.
+// Beyond that, Phi(-a) is e^(-a^2/2) / 2 r P(w), with r = 1 / (scale a + shift), w = slope r +
+// start and P = `far`; from a = end on it is 0.
 //
-// Sigmoid: up to |w| = border it is 1/2 + w T(w^2) / 2, with T `near`, which is tanh. From `end` on
-// e^w is infinite; `large` is any number that is not.
+// Sigmoid: up to |w| = border it is 1/2 + w T(w^2) / 2, where w T(w^2), with T `near`, is tanh.
+// From `end` on e^w is infinite; `large` is any finite number.
 template <class T>
 struct Tables {  // 16 bits: 3e-6; 7e-6 and, from a = 3.5 on, 2.4e-4
   static constexpr float rough_exp2[] = {0.999999285f, 0.693121791f, 0.240247443f, 0.0559179448f,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activation ops beside PyTorch, on every device: opdock bench plugins/activation"""
+"""Compares the activation ops with PyTorch on every device: opdock bench plugins/activation"""
 
 import functools
 
@@ -10,14 +10,14 @@ import opdock
 from opdock.testing import bench, devices
 
 
-@functools.cache  # what is timed is the call
+@functools.cache  # cached, so that only the call is timed
 def op(name):
-    """Not another plugin's op of the same name."""
+    """Loads this plugin's op, and not another plugin's op of the same name."""
     return opdock.load(f"activation/{name}")
 
 
 def forward(x):
-    """(op, how many tensors like x move, ours, PyTorch's) of each."""
+    """Yields (op, how many tensors like x move, our function, PyTorch's function)."""
     up, bias = torch.randn_like(x), torch.randn(x.shape[-1], device=x.device, dtype=x.dtype)
     half = x.shape[-1] // 2
 
@@ -42,13 +42,13 @@ def forward(x):
 
 
 def backward(x):
-    """The same of the gradients."""
+    """Yields the same for the gradients."""
     up, grad = torch.randn_like(x), torch.randn_like(x)
     bias = torch.randn(x.shape[-1], device=x.device, dtype=x.dtype)
     half = grad[..., : x.shape[-1] // 2].contiguous()
 
     def gradients(function, grad, *tensors):
-        """PyTorch's backward pass alone."""
+        """Returns PyTorch's backward pass without the forward pass."""
         tensors = [tensor.detach().requires_grad_() for tensor in tensors]
         result = function(*tensors)
         return lambda: torch.autograd.grad(result, tensors, grad, retain_graph=True)
@@ -81,14 +81,15 @@ def backward(x):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     for name, tensors, ours, torchs in [*forward(x), *backward(x)]:
         yield name, "opdock", tensors, ours
         yield name, "torch", tensors, torchs
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     x = torch.randn(shape).to(dtype)

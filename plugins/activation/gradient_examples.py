@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls by which tests/python/test_gradients.py checks the gradients that plugin.toml declares."""
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
 
 import numpy
 
 
 def examples():
-    """(op, arguments, keywords) of each; tensors with a gradient are float64."""
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
     random = numpy.random.default_rng(1)
-    # Far from 0, where relu has no derivative.
+    # Numbers are far from 0, where relu has no derivative.
     x, up = (random.choice([-1, 1], (3, 6)) * random.uniform(0.2, 3, (3, 6)) for _ in range(2))
     bias = random.uniform(-0.1, 0.1, 6)
     yield "bias_add", (x, bias), {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The activation ops in PyTorch: what the plugin is compared with. Computed in float64 if the first
-tensor is float64, else in float32; results have its dtype."""
+"""The activation ops in PyTorch: the oracle of the plugin's tests. Computed in float64 if the first
+tensor is float64, else in float32; results have the first tensor's dtype."""
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +134,8 @@ def _column_sums(grad):
 
 
 def _gradients(function, grad, *tensors):
-    """Those of function(*tensors), where the result's is grad; not rounded."""
+    """Returns the gradients of function(*tensors), where that of the result is grad; not
+    rounded."""
     grad, *wide = _wide(grad, *tensors)
     with torch.enable_grad():
         wide = [tensor.detach().requires_grad_() for tensor in wide]

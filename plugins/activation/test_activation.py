@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# Tests the activation ops on every device, against PyTorch's formulas in float64.
 """The activation ops on every device, against PyTorch's formulas in float64."""
 
 import pytest
@@ -14,14 +14,14 @@ FORMS = ("none", "tanh")
 LENGTHS = [1, 2, 3, 127, 384, 768, 1023, 1024, 1025, 4096, 8192, 14432, 32768]
 LONGEST = 131072
 
-# Of the computation, relative to the product of what is multiplied: a handful of roundings, in
-# float32; of 16-bit elements on a GPU also what erf leaves, small beside half a unit in the last
-# place (5e-4, 4e-3).
+# Bound of the computation's error, relative to the product of the factors: a handful of roundings
+# in float32. For 16-bit elements on a GPU it includes the error of erf, which is small compared
+# with half a unit in the last place (5e-4, 4e-3).
 COMPUTED = {torch.float32: 5e-7, torch.float16: 1e-5, torch.bfloat16: 1e-5}
 
 
 def op(name):
-    """Not another plugin's op of the same name."""
+    """Loads this plugin's op, and not another plugin's op of the same name."""
     return opdock.load(f"activation/{name}")
 
 
@@ -33,24 +33,24 @@ def identity(x):
     return x
 
 
-# (op, keywords, activation): of x and a bias, and of gate and up.
+# (op, keywords, activation) for ops of x and a bias, and for ops of gate and up.
 BIASED = [("bias_add", {}, identity), ("bias_relu", {}, F.relu)]
 BIASED += [("bias_gelu", {"approximate": form}, gelu(form)) for form in FORMS]
 GATED = [("silu_mul", {}, F.silu)]
 GATED += [("gelu_mul", {"approximate": form}, gelu(form)) for form in FORMS]
-# Of pairs of halves, with and without a bias.
+# The same for ops of pairs of halves, with and without a bias.
 HALVES = [("swiglu", {}, F.silu)]
 HALVES += [("geglu", {"approximate": form}, gelu(form)) for form in FORMS]
 
 
 def slopes(act, x, grad):
-    """grad times the derivative of act at x, in float64."""
+    """Returns grad times the derivative of act at x, in float64."""
     x = x.double().detach().requires_grad_()
     return torch.autograd.grad(act(x), x, grad.double())[0]
 
 
 class Check:
-    """Calls ops on a device and compares what they give."""
+    """Calls ops on a device and compares their results with the oracle."""
 
     def __init__(self, device, assert_close):
         self.device, self.assert_close = device, assert_close
@@ -63,7 +63,8 @@ class Check:
         self.assert_close(found, oracle, COMPUTED[like.dtype], scale)
 
     def sums(self, found, oracle, scale, like):
-        """Of columns: the terms' own errors, and one rounding for each term that is added."""
+        """Compares sums of columns, allowing for the terms' own errors and one rounding for each
+        added term."""
         rows = oracle.reshape(-1, oracle.shape[-1])
         scale = scale.reshape(rows.shape)
         assert (found.dtype, found.shape) == (like.dtype, rows.shape[1:])
@@ -123,7 +124,7 @@ class Check:
             self.sums(sums, oracle, scale, bias)
 
     def everything(self, x, up, bias, grad, backward=True):
-        """Every op of tensors of one shape, a bias and, for geglu, pairs of them."""
+        """Checks every op with tensors of one shape, a bias and, for geglu, pairs of them."""
         for name, keywords, act in BIASED:
             self.biased(name, act, x, bias, **keywords)
             if backward:
@@ -147,7 +148,7 @@ def check(device, assert_close):
 
 
 def tensors(shape, dtype, seed=0):
-    """x, up, bias and grad."""
+    """Returns x, up, bias and grad."""
     x, up, grad = (random(shape, dtype, seed + i) for i in range(3))
     return x, up, random(shape[-1:], dtype, seed + 3), grad
 
@@ -200,7 +201,7 @@ def test_misaligned_and_padded_rows(check, dtype, length):
 @pytest.mark.parametrize("begin", row_cases.OFFSETS)
 @pytest.mark.parametrize("length", [8, 33, 1023, 1024])
 def test_offset_by_some_elements(check, dtype, begin, length):
-    """Contiguous tensors, each offset in turn, and all of them alike."""
+    """Contiguous tensors, each offset in turn, and all of them by the same number."""
     x, up, bias, grad = tensors((5, length), dtype)
 
     def offset(tensor):
@@ -264,7 +265,7 @@ def test_zero_sizes(check, dtype, shape):
 
 @pytest.mark.parametrize("length", [5, 64])
 def test_special_values(check, dtype, length):
-    """Infinities as in PyTorch; NaN stays NaN and disturbs no neighbour."""
+    """Infinities give the same results as in PyTorch; NaN stays NaN and disturbs no neighbour."""
     info = torch.finfo(dtype)
     inf, nan = float("inf"), float("nan")
     special = [inf, -inf, nan, info.max, -info.max, info.tiny, -info.tiny, info.smallest_normal / 4]
@@ -280,7 +281,8 @@ def test_special_values(check, dtype, length):
     relu = check.call("bias_relu", x, zero)
     torch.testing.assert_close(relu, F.relu(x), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(check.call("bias_add", x, zero), x, rtol=0, atol=0, equal_nan=True)
-    # Gradients: of numbers as in PyTorch; NaN where x is; infinity has none that is told apart.
+    # Gradients at finite numbers are as in PyTorch, and NaN where x is; at infinity they are not
+    # specified.
     numbers = x[3:]
     grad = torch.ones_like(numbers)
     for name, act in (("silu", F.silu), ("gelu_mul", gelu("none")), ("bias_gelu", gelu("tanh"))):
@@ -303,7 +305,7 @@ def test_equal_values(check, dtype):
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 4.0])
 def test_errors_are_not_above_torch(check, dtype, spread):
-    """The largest error of a result relative to what it is made of, beside PyTorch's on the CPU."""
+    """Compares the largest error, relative to the terms of a result, with PyTorch's on the CPU."""
     x, up, _, grad = (random((512, 256), dtype, seed, spread) for seed in range(4))
     bias = random(256, dtype, 9, spread)
     width = torch.float64

@@ -10,7 +10,7 @@ int64_t per_vector(Type type) {
   return type == Type::kFloat32 ? 4 : 8;
 }
 
-// What kernels divide by, which none of these tests executes.
+// Tests the division by multiplication that kernels use; no other test here executes it.
 TEST(ActivationLaunches, DivideByMultiplying) {
   __extension__ typedef unsigned __int128 Wide;
   const uint64_t numbers[] = {
@@ -57,7 +57,8 @@ TEST(ActivationLaunches, DivideByMultiplyingIn32Bits) {
   }
 }
 
-// Blocks for so many threads: of 512 on each of the 132 multiprocessors, or smaller ones.
+// Expects enough blocks for so many threads: of 512 threads if that gives one for each of the 132
+// multiprocessors, else smaller ones.
 void expect_blocks(const Launch& launch, int64_t threads) {
   const uint32_t size = threads >= 132 * 512 ? 512 : threads >= 132 * 256 ? 256 : 128;
   EXPECT_EQ(launch.how.block[0], size) << threads;
@@ -74,7 +75,8 @@ TEST(ActivationLaunches, HaveBlocksForAllMultiprocessors) {
   }
 }
 
-// An H200 is told from an H100 by its memory; of AMD's GPUs and older ones nothing else is known.
+// An H200 is distinguished from an H100 by its memory; for AMD's GPUs and older ones the block size
+// does not depend on it.
 TEST(ActivationLaunches, HaveSmallBlocksOnAnH200) {
   const Op silu("activation", "silu");
   constexpr uint64_t kGigabyte = uint64_t{1} << 30;
@@ -96,9 +98,9 @@ TEST(ActivationLaunches, HaveSmallBlocksOnAnH200) {
   EXPECT_EQ(threads_on(OPDOCK_ROCM, 9, 192 * kGigabyte), 512u);
 }
 
-// A thread for each vector of all rows, also where rows end inside of one; where these are too
-// short for that, or x is misaligned, for each row's vectors, and for one more where rows begin
-// inside.
+// A kernel has a thread for each vector of all rows, even if rows end inside a vector. If rows are
+// too short for that, or x is misaligned, it has a thread for each row's vectors, and one more if
+// rows begin inside a vector.
 TEST(ActivationLaunches, HaveAThreadForEachVector) {
   const Op bias_gelu("activation", "bias_gelu"), silu("activation", "silu");
   const opdock_string tanh = {"tanh", 4};
@@ -118,7 +120,7 @@ TEST(ActivationLaunches, HaveAThreadForEachVector) {
         const int64_t slots = (length + (aligned ? 0 : size - 1) + size - 1) / size;
         const int64_t threads = joined ? (all + size - 1) / size : 5 * slots;
         expect_blocks(launches[0], threads);
-        // Without a bias the rows are one.
+        // Without a bias all rows count as one.
         launches.clear();
         ASSERT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
         const int64_t before = odd == 1 ? size - 1 : 0;
@@ -126,8 +128,8 @@ TEST(ActivationLaunches, HaveAThreadForEachVector) {
       }
 }
 
-// What is read by units: as many bytes as the rows' ends and every tensor that is not one run are
-// multiples of.
+// The size of the units that are read: the largest number of bytes that divides the rows' ends and
+// every tensor that is not contiguous.
 TEST(ActivationLaunches, JoinOutputsOfUnevenRows) {
   const auto joined = [](int64_t length, std::vector<int64_t> strides, int first_odd = -1) {
     opdock::Elements<3> at = {};
@@ -157,7 +159,7 @@ TEST(ActivationLaunches, JoinOutputsOfUnevenRows) {
   EXPECT_EQ(joined(1023, {1023, 1 << 30, 0}), 0);
 }
 
-// Of as many threads as a GPU has at once.
+// Launches begin early if they have at most as many threads as a GPU holds at once.
 TEST(ActivationLaunches, BeginEarlyIfTheyAreSmall) {
   const Op silu("activation", "silu");
   for (int64_t blocks : {4, 5}) {

@@ -1,6 +1,6 @@
-// The activation ops on a GPU: one kernel for all that are forward and one or, with sums over rows,
-// two for all that are backward. Which activation it is says a parameter, which costs a
-// memory-bound kernel nothing.
+// The activation ops on a GPU: one kernel for all forward ops and one or, with sums over rows, two
+// for all backward ops. A parameter selects the activation, which costs a memory-bound kernel
+// nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace activation {
 
-// x + bias, where there is one.
+// Computes x + bias, or x without a bias.
 template <typename T, int Size>
 OPDOCK_DEVICE void load_sum(const Packed<T>& x, const Packed<T>& bias, bool biased,
                             float (&sum)[Size]) {
@@ -33,7 +33,7 @@ struct Forward<1> {
   using In = Places<kX, kXBias, kUp, kUpBias>;
 };
 
-// Gated: with `up`. Joined: by for_joined_elements().
+// Gated: with `up`. Joined: calls for_joined_elements().
 template <class T, int Gated, int Joined>
 OPDOCK_DEVICE void compute(const ForwardParams& p) {
   using In = typename Forward<Gated>::In;
@@ -56,7 +56,8 @@ OPDOCK_DEVICE void compute(const ForwardParams& p) {
   }
 }
 
-// Many threads keep memory busy; with two tensors to read there is no room for all.
+// Many threads keep memory busy; with two tensors to read there are not enough registers for all of
+// them.
 template <class T, int Gated>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 4 - Gated)
 forward(ForwardParams p) {
@@ -68,7 +69,7 @@ forward_joined(ForwardParams p) {
   compute<T, Gated, 1>(p);
 }
 
-// grad, of act(x) * up, becomes that of x; up becomes its own gradient.
+// Turns grad, the gradient of act(x) * up, into that of x, and up into its own gradient.
 template <typename T, int Size>
 OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Size],
                                        float (&grad)[Size]) {
@@ -83,7 +84,7 @@ OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Si
   for (int k = 0; k < Size; ++k) up[k] *= x[k];
 }
 
-// Without biases.
+// For ops without biases.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 3)
 backward(BackwardParams p) {
@@ -120,7 +121,7 @@ struct Backward<1> {
   using Out = Places<kGradX, kGradUp>;
 };
 
-// With biases, whose gradients are sums over rows.
+// For ops with biases, whose gradients are sums over rows.
 template <class T, int Gated>
 OPDOCK_KERNEL_BLOCKS(kColumnThreads, 4 - Gated)
 backward_sums(BackwardParams p) {

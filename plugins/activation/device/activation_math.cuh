@@ -1,4 +1,5 @@
-// The activations of a vector's elements by number, and their derivatives, in float.
+// The activations of a vector's elements, selected by number, and their derivatives. All arithmetic
+// is in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,11 +17,12 @@ using Math = ActivationMath<T>;
 // tanh gelu is v * sigmoid(w); the derivative of w, v * (a + b * v^2), is a + 3 b * v^2.
 inline constexpr float kSlope1 = 1.59576912f, kSlope3 = 0.214064449f;
 
-// Each x becomes act(x).
+// Replaces each x by act(x).
 template <typename T, int Size>
 OPDOCK_DEVICE void activate(int act, float (&x)[Size]) {
   float sigmoid, rest;
-  // The same for all threads. No switch: it becomes a jump through a table, which is slower.
+  // The branch is the same for all threads. A switch would become a jump through a table, which is
+  // slower.
   if (act == kGeluTanh) {
     OPDOCK_UNROLL
     for (int k = 0; k < Size; ++k) x[k] = Math<T>::gelu_tanh(x[k], x[k] * x[k], &sigmoid, &rest);
@@ -36,7 +38,7 @@ OPDOCK_DEVICE void activate(int act, float (&x)[Size]) {
   }
 }
 
-// silu, and its derivative times grad.
+// Computes silu, and its derivative times grad.
 template <typename T>
 OPDOCK_DEVICE void differentiate_silu(float* x, float* grad) {
   float s;
@@ -44,22 +46,22 @@ OPDOCK_DEVICE void differentiate_silu(float* x, float* grad) {
   *grad *= opdock::fma(*x, 1.0f - s, s);
 }
 
-// tanh gelu, and its derivative times grad.
+// Computes tanh gelu, and its derivative times grad.
 template <typename T>
 OPDOCK_DEVICE void differentiate_gelu_tanh(float* x, float* grad) {
-  // Beyond, the sigmoid is 0 or 1; the square must not become infinite.
+  // For larger x, the sigmoid is 0 or 1; the square must not become infinite.
   const float square = opdock::min(*x * *x, 1e3f);
   float s, rest;
   *x = Math<T>::gelu_tanh(*x, square, &s, &rest);
   const float slope = opdock::fma(kSlope3, square, kSlope1);
   if constexpr (sizeof(T) < sizeof(float)) {
     *grad *= opdock::fma(*x * rest, slope, s);
-  } else {  // in which less is rounded: the derivative may be above 1
+  } else {  // this form rounds less: the derivative may be above 1
     *grad = opdock::fma(*grad, opdock::fma(*x * rest, slope, s - 0.5f), 0.5f * *grad);
   }
 }
 
-// Each grad, of act(x), becomes that of x; each x becomes act(x).
+// Turns each grad, the gradient of act(x), into that of x, and each x into act(x).
 template <typename T, int Size>
 OPDOCK_DEVICE void differentiate(int act, float (&x)[Size], float (&grad)[Size]) {
   // No switch, as above.

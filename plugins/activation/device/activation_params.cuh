@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by the host part.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by the host code.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ struct ForwardParams {
   opdock::Elements<kForwardTensors> at;
 };
 
-// The same of the backward ops: the gradients of x and up from that of out.
+// Places of the backward ops' tensors: the gradients of x and up are computed from that of out.
 enum BackwardTensor : int { kGradX, kGradUp, kGrad, kOfX, kOfXBias, kOfUp, kOfUpBias };
 inline constexpr int kBackwardTensors = 7;
 
