@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What joins branches of a layer beside PyTorch, on every device: opdock bench plugins/residual"""
+"""Compares the ops that join branches of a layer with PyTorch, on every device: opdock bench
+plugins/residual"""
 
 import torch
 
@@ -8,7 +9,7 @@ from opdock.testing import bench, devices
 
 
 def functions(x):
-    """(op, how many tensors like x move, ours, PyTorch's) of each."""
+    """Yields (op, how many tensors like x move, our function, PyTorch's function)."""
     ops, shape = opdock.ops, x.shape[-1]
     residual, attention = torch.randn_like(x), torch.randn_like(x)
     bias, other, coef = (torch.randn(n, device=x.device).to(x) for n in (shape, shape, 2 * shape))
@@ -34,14 +35,15 @@ def functions(x):
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     for name, tensors, ours, torchs in functions(x):
         yield name, "opdock", tensors, ours
         yield name, "torch", tensors, torchs
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     for name, whose, _, function in candidates(torch.randn(shape).to(dtype)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops of this plugin in PyTorch: what stands in for it. Computed in float64 if the first tensor
-is float64, else in float32; results have its dtype."""
+"""The ops of this plugin in PyTorch: the plugin's fallback. Computed in float64 if the first tensor
+is float64, else in float32; results have the first tensor's dtype."""
 
 import torch
 
@@ -20,7 +20,7 @@ def residual_add(
     form="pre_norm",
     divisor=1.0,
 ):
-    """The sum of a layer's branches; form: "pre_norm", "post_norm" or "parallel"."""
+    """Returns the sum of a layer's branches; form: "pre_norm", "post_norm" or "parallel"."""
     if form not in ("pre_norm", "post_norm", "parallel"):
         raise ValueError(f'found form "{form}", wanted "pre_norm", "post_norm" or "parallel"')
     h, r, a, b, c = _wide(hidden, residual, attention, bias, attention_bias)
@@ -37,7 +37,7 @@ def vector_add(a, b, *, gamma=1.0):
 
 
 def moe_res_matmul(residual, coef, output):
-    """output * coef[L:] + residual * coef[:L], by columns."""
+    """Returns output * coef[L:] + residual * coef[:L], by columns."""
     r, c, o = _wide(residual, coef, output)
     first, second = c.chunk(2)
     return (o * second + r * first).to(residual.dtype)

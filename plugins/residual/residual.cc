@@ -1,5 +1,5 @@
-// The ops that join the branches of a layer: check their arguments and hand the elements to the
-// kernels.
+// Implements the ops that join the branches of a layer: checks their arguments and hands the
+// elements to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <opdock/elementwise_op.hpp>
@@ -20,7 +20,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 constexpr auto kCombine = OPDOCK_KERNEL_FAMILY("residual::combine", opdock::RowTypes);
 
-// The argument whose shape, dtype and device are everyone's.
+// Checks the argument whose shape, dtype and device all others must have.
 void check_first(const Plan& plan, Tensor x, const char* name) {
   opdock::check_row_dtype(plan, x, name);
   check(x, name).ndim_at_least(1);

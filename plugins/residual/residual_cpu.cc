@@ -1,4 +1,4 @@
-// Pieces begin … end-1 on the CPU, for one instruction set level.
+// Computes pieces begin … end-1 on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -11,7 +11,7 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// What a kernel is compiled for, so that no loop asks for what is not there.
+// What a kernel is compiled for, so that no loop tests for absent tensors.
 template <Kind K, int Biases>
 struct Form {
   static constexpr Kind kKind = K;

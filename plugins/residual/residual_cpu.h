@@ -1,4 +1,4 @@
-// The ops on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernel of the ops, and the job that the plugin hands it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,12 +13,12 @@ namespace residual {
 
 struct Job {
   opdock_dtype dtype;  // float32, float16, bfloat16 or float64
-  double factor;       // what is used, not params.factor
+  double factor;       // the factor to use, instead of params.factor
   opdock::Pieces pieces;
   Params params;
 };
 
-// Of all rows' pieces, in their order, those from begin to end - 1.
+// Computes pieces begin … end - 1; pieces are counted over all rows, in order.
 OPDOCK_SIMD_DECLARE(void combine(const Job& job, int64_t begin, int64_t end))
 
 }  // namespace residual

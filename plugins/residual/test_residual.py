@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""residual_add, vector_add and moe_res_matmul on every device, against their definitions in
+"""Tests residual_add, vector_add and moe_res_matmul on every device, against their definitions in
 float64."""
 
 import itertools
@@ -12,8 +12,8 @@ from row_cases import random
 import opdock
 from opdock.testing import on
 
-# Of the computation, relative to the sum of the magnitudes of what is added: a handful of roundings
-# in float32.
+# Bound of the computation's error, relative to the sum of the terms' magnitudes: a handful of
+# roundings in float32.
 COMPUTED = 5e-7
 LENGTHS = [
     1,
@@ -39,12 +39,12 @@ FORMS = ("pre_norm", "post_norm", "parallel")
 
 
 def op(name):
-    """Not another plugin's op of the same name."""
+    """Loads this plugin's op, and not another plugin's op of the same name."""
     return opdock.load(f"residual/{name}")
 
 
 def layer_terms(hidden, residual, attention, bias, other, form, divisor):
-    """What residual_add adds up, as the documentation has it, in float64."""
+    """Returns the terms that residual_add adds up according to the documentation, in float64."""
     h, r, a, b, c = (
         0.0 if tensor is None else tensor.double()
         for tensor in (hidden, residual, attention, bias, other)
@@ -57,7 +57,7 @@ def layer_terms(hidden, residual, attention, bias, other, form, divisor):
 
 
 class Check:
-    """Calls ops on a device and compares what they give."""
+    """Calls ops on a device and compares their results with the oracle."""
 
     def __init__(self, device, assert_close):
         self.device, self.assert_close = device, assert_close
@@ -140,7 +140,7 @@ def test_misaligned_and_padded_rows(check, dtype, length):
 @pytest.mark.parametrize("begin", row_cases.OFFSETS)
 @pytest.mark.parametrize("length", [8, 33, 1024])
 def test_columns_offset_by_some_elements(check, dtype, begin, length):
-    """coef's second half is misaligned too where the length is odd."""
+    """coef's second half is also misaligned if the length is odd."""
     x, other = random((5, length), dtype, 1), random((5, length), dtype, 2)
     coef = random(begin + 2 * length, dtype, 3)[begin:]
     check.weighted(x, coef, other)
@@ -159,7 +159,8 @@ def test_zero_sizes(check, dtype, shape):
 
 
 def test_elements_behind_whole_vectors(check, dtype):
-    """DeepSpeed's kernels skip what is no whole vector of 16 bytes, or read past the end of it."""
+    """DeepSpeed's kernels skip elements beyond the last whole vector of 16 bytes, or read past the
+    end."""
     for length in range(1, 40):
         check.everything(random((1, length), dtype, length))
         check.vector_add(random((length,), dtype, 1), random((length,), dtype, 2), 0.5)
@@ -185,7 +186,7 @@ def test_in_place(check, device, dtype):
 
 
 def test_special_values(check, dtype):
-    """Infinities and NaN as in arithmetic, and no neighbour is disturbed."""
+    """Infinities and NaN follow the rules of arithmetic, and disturb no neighbour."""
     inf, nan = float("inf"), float("nan")
     special = torch.tensor([inf, -inf, nan, 0.0, -0.0, 1.0, 2.0, 3.0], dtype=dtype)
     one = torch.ones_like(special)
@@ -198,7 +199,7 @@ def test_special_values(check, dtype):
 
 
 def test_sums_of_16_bit_numbers_are_rounded_once(check):
-    """In float16 60000 + 60000 is infinite, though their half is not."""
+    """In float16 60000 + 60000 is infinite, although half of it is not."""
     x = torch.full((3, 8), 60000.0, dtype=torch.float16)
     assert check.call("residual_add", x * 0, x, x, divisor=4.0).tolist() == [[30000] * 8] * 3
     assert check.call("vector_add", x, -x, gamma=2.0).tolist() == [[-60000] * 8] * 3

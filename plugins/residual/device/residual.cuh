@@ -1,4 +1,5 @@
-// The ops of this plugin on a GPU: one kernel, which is told what to add up; memory takes longer.
+// The ops of this plugin on a GPU: one kernel for all, with a parameter for what to add up, since
+// memory access takes longer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +30,7 @@ combine(Params p) {
         float hidden[kSize], sum[kSize];
         to_floats(in[0], hidden);
         to_floats(in[1], sum);
-        // The same for all threads.
+        // The branch is the same for all threads.
         if (p.kind == kWeighted) {
           float weight[kSize], other[kSize];
           to_floats(in[3], weight);

@@ -1,4 +1,4 @@
-// What the kernels take, on the GPU and on the CPU, filled in by residual.cc.
+// Parameters of the kernels, on the GPU and on the CPU, filled in by residual.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace residual {
 
-// Places of the tensors. Those that are not there: kAttention, and the biases from the last one on.
+// Places of the tensors. kAttention may be absent, and so may the biases, the last one first.
 enum Place : int { kOut, kHidden, kResidual, kAttention, kBias, kOtherBias, kPlaces };
 
-// What becomes of them.
+// The formulas of the result.
 enum Kind : int {
   kPlain,     // hidden + (residual + biases) * factor
   kInside,    // hidden + (residual + attention + biases) * factor
