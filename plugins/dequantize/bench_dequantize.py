@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dequantize beside PyTorch, on every device: opdock bench plugins/dequantize"""
+"""Compares dequantize with PyTorch on every device: opdock bench plugins/dequantize"""
 
 import torch
 
@@ -8,7 +8,8 @@ from opdock.testing import bench, devices
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     q = torch.randint(-128, 128, x.shape, device=x.device, dtype=torch.int8)
     scale = torch.rand(x.shape[0], device=x.device)
     tensors = 1 + 1 / x.element_size()
@@ -17,7 +18,7 @@ def candidates(x):
 
 
 def cpu_candidates(shape, dtype):
-    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    """Yields what tests/bench/cpu_ops.py times: (op, whose, function)."""
     if len(shape) != 2:
         return
     for op, whose, _, function in candidates(torch.empty(shape, dtype=dtype)):

@@ -1,4 +1,4 @@
-// dequantize: checks its arguments and hands the elements to the kernels.
+// Implements dequantize: checks its arguments and hands the elements to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "dequantize_cpu.h"
 #include "dequantize_gpu.h"

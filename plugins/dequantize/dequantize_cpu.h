@@ -1,4 +1,4 @@
-// Dequantisation on the CPU: what the plugin hands to the kernels.
+// Declares the CPU kernel of dequantisation, and the job that the plugin hands it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,11 +11,11 @@
 namespace dequantize {
 
 struct Job {
-  opdock_dtype dtype;  // of the result: float32, float16 or bfloat16
+  opdock_dtype dtype;  // dtype of the result: float32, float16 or bfloat16
   Params params;
 };
 
-// Elements begin … end - 1.
+// Dequantizes elements begin … end - 1.
 OPDOCK_SIMD_DECLARE(void run(const Job& job, int64_t begin, int64_t end))
 
 }  // namespace dequantize

@@ -1,4 +1,5 @@
-// How 8-bit integers are handed to the kernels, for this op and for others that need their numbers.
+// Prepares and launches the dequantisation kernel, for this op and for others that need its
+// results.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +9,8 @@
 
 namespace dequantize {
 
-// q: int8; scale: of float, a number for each group of as many elements; out: of float32, float16
-// or bfloat16, and of q's size. All are contiguous, and none is empty.
+// Fills in the parameters. q: int8; scale: float, one number for each group of equally many
+// elements; out: float32, float16 or bfloat16, of q's size. All are contiguous, and none is empty.
 inline Params make_params(opdock::Tensor q, opdock::Tensor scale, opdock::Tensor out) {
   const int64_t size = 16 / out.dtype().bytes();
   Params params = {};
@@ -30,7 +31,7 @@ inline Params make_params(opdock::Tensor q, opdock::Tensor scale, opdock::Tensor
   return params;
 }
 
-// Launches dequantize<T> on the call's stream, where T is `dtype`, that of the result.
+// Launches dequantize<T> on the call's stream; T is `dtype`, the dtype of the result.
 inline void launch(const opdock::Call& call, uint32_t kernel, opdock::Dtype dtype,
                    const Params& params) {
   const int64_t of_block = kThreads * kVectors * (16 / dtype.bytes());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dequantize on every device, bit by bit what float32 gives when it is rounded once."""
+"""Tests dequantize on every device: bit by bit the float32 product, rounded once."""
 
 import pytest
 import row_cases
@@ -29,7 +29,7 @@ def check(device, q, scale, dtype):
 @pytest.mark.parametrize("elements", [8, 16, 24, 64, 300, 1024, 4099, 16384])
 @pytest.mark.parametrize("groups", [1, 13, 512])
 def test_groups(device, result, elements, groups):
-    """DeepSpeed's grid, and groups that are no whole vectors."""
+    """DeepSpeed's grid, and groups that are not whole vectors."""
     check(device, integers((groups, elements), elements), random(groups, torch.float32), result)
 
 

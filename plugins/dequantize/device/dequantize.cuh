@@ -1,4 +1,5 @@
-// Integers of 8 bits times their group's scale: 16 bytes of the result a thread, several times.
+// Multiplies 8-bit integers by their group's scale: a thread computes several vectors of 16 bytes
+// of the result.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +12,7 @@ namespace dequantize {
 
 using namespace opdock;
 
-// The integers of a vector of the result, as bytes of a word, from element `first` on.
+// Returns the integers for a vector of the result, from element `first` on, as bytes of a word.
 template <int Size>
 OPDOCK_DEVICE Unit<Size> load_integers(const Params& p, int64_t first) {
   if (p.aligned && first + Size <= p.numel) return load_unit<Size>(p.q + first);
@@ -28,13 +29,13 @@ OPDOCK_DEVICE int64_t group_of(const Params& p, int64_t first) {
   return static_cast<int64_t>(multiply_high(static_cast<uint64_t>(first), p.factor) >> p.shift);
 }
 
-// Writes them times `scale`, which is of the first one's group, `group`.
+// Writes the integers times their scales. `scale` is that of the first one's group, `group`.
 template <class T>
 OPDOCK_DEVICE void finish(const Params& p, int64_t first, int64_t group, float scale,
                           Unit<vector_size<T>> word) {
   constexpr int kSize = vector_size<T>;
   float value[kSize];
-  int64_t left = p.even ? kSize + 1 : (group + 1) * p.group - first;  // of the group
+  int64_t left = p.even ? kSize + 1 : (group + 1) * p.group - first;  // elements left in the group
   OPDOCK_UNROLL
   for (int k = 0; k < kSize; ++k) {
     if (left == 0 && first + k < p.numel) {
@@ -65,7 +66,7 @@ dequantize(Params p) {
   Unit<kSize> word[kVectors];
   int64_t group[kVectors];
   float scale[kVectors];
-  // A quarter or half of what is written is read: all of it is asked for first.
+  // Only a quarter or half as many bytes are read as written, so all reads are issued first.
   OPDOCK_UNROLL
   for (int i = 0; i < kVectors; ++i) {
     const int64_t first = begin + i * (kThreads * kSize);
