@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nvcc plugin's bias_gelu beside PyTorch's two ops: opdock bench plugins/bias_gelu"""
+"""Compares the nvcc plugin's bias_gelu with PyTorch's two ops: opdock bench plugins/bias_gelu"""
 
 import torch
 
@@ -8,9 +8,10 @@ from opdock.testing import bench, devices
 
 
 def candidates(x):
-    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
     bias = torch.randn(x.shape[-1], device=x.device, dtype=x.dtype)
-    bias_gelu = opdock.load("bias_gelu/bias_gelu")  # not the plugin that is preferred
+    bias_gelu = opdock.load("bias_gelu/bias_gelu")  # instead of the preferred plugin's op
     yield "bias_gelu_nvcc", "opdock", 2, lambda: bias_gelu(x, bias)
     gelu = torch.nn.functional.gelu
     yield "bias_gelu_nvcc", "torch", 2, lambda: gelu(x + bias, approximate="tanh")

@@ -1,4 +1,5 @@
-// bias_gelu: checks its arguments, computes on the CPU, and hands GPU tensors to bias_gelu.cu.
+// Implements bias_gelu: checks its arguments, computes on the CPU, and hands GPU tensors to
+// bias_gelu.cu.
 // SPDX-License-Identifier: Apache-2.0
 #include "bias_gelu.h"
 
@@ -34,7 +35,7 @@ void check_gpu(const char* problem) {
                                        "; `opdock explain bias_gelu` shows what the plugin has");
 }
 
-// v * (1 + tanh(u)) / 2, as bias_gelu.cu has it.
+// Computes v * (1 + tanh(u)) / 2 in the same way as bias_gelu.cu.
 float gelu(float v) {
   const float u = 0.7978845608f * (v + 0.044715f * v * v * v);
   return v / (1.0f + std::exp(-2.0f * u));

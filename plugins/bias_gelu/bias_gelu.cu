@@ -1,4 +1,4 @@
-// bias_gelu on the GPU, for nvcc and hipcc.
+// bias_gelu on the GPU, compiled by nvcc and by hipcc.
 // SPDX-License-Identifier: Apache-2.0
 #include "bias_gelu.h"
 #include "gpu.h"
@@ -34,7 +34,7 @@ __device__ void assign(float value, float* out) {
 __device__ void assign(float value, Half* out) {
   out->bits = __half_as_ushort(__float2half_rn(value));
 }
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 __device__ void assign(float value, Bfloat16* out) {
   const unsigned bits = __float_as_uint(value);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -42,7 +42,8 @@ __device__ void assign(float value, Bfloat16* out) {
   out->bits = static_cast<unsigned short>(is_nan ? 0x7fffu : rounded);
 }
 
-// v * (1 + tanh(u)) / 2 is v / (1 + exp(-2 u)), which loses nothing where tanh(u) is near -1.
+// v * (1 + tanh(u)) / 2 equals v / (1 + exp(-2 u)), which loses no precision where tanh(u) is near
+// -1.
 __device__ float gelu(float v) {
   const float u = 0.7978845608f * (v + 0.044715f * v * v * v);
   return v / (1.0f + expf(-2.0f * u));
@@ -53,8 +54,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-// Each thread keeps one pack of the bias and goes down the rows; `columns` is in packs. x and out
-// may be the same memory: every element is read by the thread that writes it.
+// Each thread keeps one pack of the bias and goes down the rows; `columns` counts packs. x and out
+// may be the same memory, because every element is read by the thread that writes it.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kThreads)
     kernel(const Pack<T, kCount>* x, const Pack<T, kCount>* bias, Pack<T, kCount>* out,
@@ -88,7 +89,7 @@ template <class T, int kCount>
 const char* launch_packs(const Job& job, GPU(Stream_t) stream) {
   using Packs = Pack<T, kCount>;
   const int64_t columns = job.length / kCount;
-  // A block is as wide as a row where rows are short, and takes several of them.
+  // If rows are short, a block is as wide as a row and handles several rows.
   int width = 1;
   while (width < kThreads && width < columns) width *= 2;
   const int height = kThreads / width;

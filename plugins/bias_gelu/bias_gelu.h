@@ -1,5 +1,5 @@
-// What the host part, compiled by any C++ compiler, wants of the GPU part, compiled by nvcc or
-// hipcc.
+// Interface between the host code, compiled by any C++ compiler, and the GPU code, compiled by nvcc
+// or hipcc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,11 +20,11 @@ struct Job {
 };
 
 // Enqueues the kernel on `stream` (a CUstream or hipStream_t) in the current context. Neither waits
-// nor allocates. Returns NULL, or the runtime's own text for what is wrong; it lives for ever.
+// nor allocates. Returns NULL, or the runtime's error text, which is never freed.
 const char* launch(const Job& job, void* stream);
 
 // Loads every kernel into the current context, so that launch() may be captured into a graph.
-// Returns as launch() does. May block.
+// Returns the same as launch(). May block.
 const char* load_kernels();
 
 }  // namespace bias_gelu

@@ -1,4 +1,4 @@
-// CUDA's and HIP's runtimes under one set of names, for the one source of both.
+// Gives CUDA's and HIP's runtimes one set of names, for the source that both compile.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This plugin's bias_gelu, on every device, against the reference in float64."""
+"""Tests this plugin's bias_gelu, on every device, against the reference in float64."""
 
 import pytest
 import row_cases
@@ -11,14 +11,16 @@ from opdock.testing import on
 if not any(plugin["name"] == "bias_gelu" for plugin in opdock.plugins()):
     pytest.skip("the plugin bias_gelu was not built: no nvcc", allow_module_level=True)
 
-# Of x + bias, the cube and the exponential, relative to |x + bias|: the slope is at most 1.13.
+# Bound of the errors of x + bias, the cube and the exponential, relative to |x + bias|: the slope
+# is at most 1.13.
 COMPUTED = 4e-7
 
 random = row_cases.random
 
 
 def op(device):
-    """Of this plugin or its twin for AMD GPUs, not the one that is preferred; takes CPU tensors."""
+    """Returns the op of this plugin or of its twin for AMD GPUs, instead of the preferred one; it
+    takes CPU tensors."""
     plugin = "bias_gelu_hip" if device == "rocm" else "bias_gelu"
     return on(device, opdock.load(f"{plugin}/bias_gelu"))
 
@@ -64,7 +66,7 @@ def test_misaligned(reference, assert_close, device, dtype, length, begin):
 
 
 def test_far_from_zero(reference, assert_close, device, dtype):
-    """Large values stay themselves; of the very negative ones nothing but a zero remains."""
+    """Large positive values are unchanged; large negative values become zero."""
     x = torch.tensor([-1e4, -50, -12, -6, -3, -0.0, 0, 3, 6, 12, 50, 1e4])
     x = x.to(dtype)
     check(reference, assert_close, device, x, torch.zeros_like(x))
