@@ -13,8 +13,8 @@ namespace OPDOCK_SIMD_LEVEL {
 template <class T>
 using Compute = typename simd::Compute<T>::type;
 
-// What a kernel is compiled for: the activation, and which tensors are present. A loop that had to
-// test for each tensor would take longer than the simple ops themselves.
+// A variant that a kernel is compiled for: the activation, and which tensors are present. A loop
+// that had to test for each tensor would take longer than the simple ops themselves.
 template <int A, bool Biased, bool Gated>
 struct Form {
   static constexpr int kAct = A;

@@ -14,7 +14,7 @@ namespace activation {
 // Sigmoid: up to |w| = border it is 1/2 + w T(w^2) / 2, where w T(w^2), with T `near`, is tanh.
 // From `end` on e^w is infinite; `large` is any finite number.
 template <class T>
-struct Tables {  // 16 bits: 3e-6; 7e-6 and, from a = 3.5 on, 2.4e-4
+struct Tables {  // errors for 16 bits: 3e-6; 7e-6 and, from a = 3.5 on, 2.4e-4
   static constexpr float rough_exp2[] = {0.999999285f, 0.693121791f, 0.240247443f, 0.0559179448f,
                                          0.00957013015f};
   struct Normal {

@@ -15,8 +15,8 @@ struct Factors {
   Factor<T> beta1, beta2, rate, keep;  // the last two are those of Schedule
 };
 
-// What all elements share. The dtypes are float32, float16, bfloat16 or float64; if one is float64,
-// all are.
+// Numbers that all elements share. The dtypes are float32, float16, bfloat16 or float64; if one is
+// float64, all are.
 struct Job {
   opdock_dtype weight, grad, average, copy;
   Factors<double> by;

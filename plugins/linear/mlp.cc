@@ -48,7 +48,8 @@ uint64_t Mlp::products_bytes(const CallBase& call, Tensor x) const {
 }
 
 uint64_t Mlp::workspace_bytes(const CallBase& call, Tensor x) const {
-  const opdock::Layout hidden = x.like().with_size(-1, first.outputs());  // of a size that is known
+  // with_size() throws if the tensor would be too large.
+  const opdock::Layout hidden = x.like().with_size(-1, first.outputs());
   int64_t numel = 1;
   for (int32_t i = 0; i < hidden.ndim; ++i) numel *= hidden.shape[i];
   return behind(static_cast<uint64_t>(numel * x.dtype().bytes())) + products_bytes(call, x);

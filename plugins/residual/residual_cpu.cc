@@ -11,7 +11,7 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// What a kernel is compiled for, so that no loop tests for absent tensors.
+// A variant that a kernel is compiled for, so that no loop tests for absent tensors.
 template <Kind K, int Biases>
 struct Form {
   static constexpr Kind kKind = K;

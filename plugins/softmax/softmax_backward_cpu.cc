@@ -57,8 +57,8 @@ struct BackwardRow {
   int64_t n;
 };
 
-// What is done for the next row before a row is written. kSum takes the next row's sum, so that
-// short rows do not wait for theirs. kAsk prefetches the next row, where two rows fit into the
+// The work for the next row that is done before a row is written. kSum takes the next row's sum, so
+// that short rows do not wait for theirs. kAsk prefetches the next row, where two rows fit into the
 // first-level cache together.
 enum class Next { kSum, kAsk, kNothing };
 

@@ -20,7 +20,7 @@ struct Factor {
   T high, low;
 };
 
-// What depends on the number of the step, t. With s = sqrt(1 - beta2^t):
+// Numbers that depend on the number of the step, t. With s = sqrt(1 - beta2^t):
 struct Schedule {
   double rate;  // lr / (1 - beta1^t) * s, so that averages of squares need not be divided by s * s
   double eps;   // eps * s
@@ -51,8 +51,8 @@ OPDOCK_HOST_DEVICE Schedule make_schedule(double lr, double beta1, double beta2,
   return {lr / (1 - power(beta1, t)) * root, eps * root, 1 - lr * weight_decay};
 }
 
-// What the elements' update needs to know about the step. It is in the call's workspace, written by
-// begin().
+// The numbers of a step that the elements' update needs. They are in the call's workspace, written
+// by begin().
 struct alignas(16) Current {
   Factor<float> rate, keep;
   float eps;

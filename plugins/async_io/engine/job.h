@@ -23,10 +23,12 @@ struct Job {
   bool is_run = false;  // submitted by Engine::run, which waits for it itself
 
   // Set by the thread that opens the file, before other threads see the job as open.
-  int fd = -1;                // before that, the duplicate of request.fd, if there is one
-  bool is_own_file = false;   // the engine has opened the file and may change its flags
-  uint64_t blocks_begin = 0;  // range that is split into blocks, from the request's
-  uint64_t blocks_end = 0;    // beginning on; for direct I/O the whole pages, else all
+  int fd = -1;               // before that, the duplicate of request.fd, if there is one
+  bool is_own_file = false;  // the engine has opened the file and may change its flags
+  // The range that is split into blocks, relative to the request's beginning: for direct I/O the
+  // whole pages, else everything.
+  uint64_t blocks_begin = 0;
+  uint64_t blocks_end = 0;
 
   // Whether the file is open for direct I/O. Once false, it stays false.
   std::atomic<bool> is_direct{false};

@@ -1,4 +1,4 @@
-// What a warp of 32 lanes holds for rows whose products tensor cores compute, with running maxima
+// The state of a warp of 32 lanes for rows whose products tensor cores compute, with running maxima
 // and sums (Milakov and Gimelshein 2018; Dao et al. 2022).
 //
 // No values are moved between lanes to arrange the matrices, because a sum may be taken in any
@@ -31,7 +31,7 @@ struct Place {
   OPDOCK_DEVICE int key_of(int i) const { return i * 8 + g; }
 };
 
-// What a lane has of queries, keys and values of 16 bits, or of keys and values of 8 bits.
+// A lane's part of queries, keys and values of 16 bits, or of keys and values of 8 bits.
 template <class T, int Size, int Kind>
 struct Lane : Place {
   static constexpr int kElements = Pairs<T, Kind>::kElements;

@@ -14,11 +14,12 @@ struct Params {
   const float* scale;
   void* out;
   long long numel;
-  long long group;            // elements for each scale, at least 1
-  unsigned long long factor;  // for a division by `group`, if that is above 1, as
-  int shift;                  // for_elements() divides by its slots
-  int even;                   // all elements of a vector are in one group
-  int aligned;                // out is aligned to 16 bytes, and q to as many elements
+  long long group;  // elements for each scale, at least 1
+  // For a division by `group`, if that is above 1, as for_elements() divides by its slots.
+  unsigned long long factor;
+  int shift;
+  int even;     // all elements of a vector are in one group
+  int aligned;  // out is aligned to 16 bytes, and q to as many elements
 };
 
 }  // namespace dequantize

@@ -29,8 +29,10 @@ struct TileParams {
   long long input_stride,
       output_stride;  // strides of the weight, in elements, from one input or output to the next
   long long input_index, output_index;  // the same in the order in which groups are counted
-  unsigned long long factor;            // for a division by the elements of a group …
-  int shift;                            // … as for_elements() does it; -1: groups have one element
+  // For a division by the elements of a group, as for_elements() divides; shift -1: groups have
+  // one element.
+  unsigned long long factor;
+  int shift;
   opdock::Rows<kTilePlaces> rows;
 };
 
