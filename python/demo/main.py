@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opdock's main job, end to end: find and check plugins, then run a real model on them."""
+"""The demo: finds and checks plugins, then runs a real model on them."""
 
 import copy
 import importlib.util
@@ -32,8 +32,8 @@ SENTENCES = [
 ]
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))[:6]
 WARM_UP = 3
-SECONDS = 3  # after so many no more runs begin, once there are ten
-BAR = 1e-5  # the largest difference of an embedding's element in fp32
+SECONDS = 3  # no further run begins after so many seconds, once there are ten
+BAR = 1e-5  # largest allowed difference of an embedding's element, in fp32
 
 
 def heading(text):
@@ -41,10 +41,10 @@ def heading(text):
 
 
 def show_plugins():
-    """The table of the built tree's plugins and of a folder with good and unfit ones."""
+    """Prints the table of the built tree's plugins and of a folder with good and unfit ones."""
     heading("1. Plugins: the built tree's, and a drop-in folder with files no host should load")
-    # The highest architecture that every supported run-time compiler knows: neither its cubin nor
-    # its PTX runs on a lower one.
+    # 12.1 is the highest architecture that every supported run-time compiler knows. Neither its
+    # cubin nor its PTX runs on a lower architecture.
     absent = "12.1"
     folder = dropin.make(Path(os.environ["OPDOCK_BUILD_DIR"]) / "demo-plugins", absent)
     paths = [p for p in (os.environ.get("OPDOCK_ADD_PLUGIN_PATH"), str(folder)) if p]
@@ -69,8 +69,8 @@ def opdock_linear_gelu(x, weight, bias):
 
 
 def timed(encoders, texts, most_runs):
-    """The times of each encoder in milliseconds: in turns, so that what else the machine does meets
-    all of them, each going first as often."""
+    """Returns each encoder's times in milliseconds. The encoders alternate, each going first
+    equally often, so that other load on the machine affects all of them."""
     times = [[] for _ in encoders]
     end = time.perf_counter() + SECONDS
     for run in range(WARM_UP + most_runs):
@@ -86,7 +86,7 @@ def timed(encoders, texts, most_runs):
 
 
 def compare(torch_times, opdock_times):
-    """What the times say: medians, the gain, and how much runs differ."""
+    """Returns a text with the medians, the gain, and the spread of the runs."""
     torch_ms, opdock_ms = statistics.median(torch_times), statistics.median(opdock_times)
     gain = 100 * (torch_ms / opdock_ms - 1)
     spread = max(
@@ -106,14 +106,14 @@ def run_model():
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
     heading(f"2. A sentence encoder, all-MiniLM-L6-v2, fp32, on {name}")
     encoder = Encoder(device)
-    with_plugins = copy.copy(encoder)  # of the same weights
+    with_plugins = copy.copy(encoder)  # shares the weights
     with_plugins.softmax, with_plugins.add_layer_norm = opdock_softmax, opdock_add_layer_norm
     with_plugins.linear_gelu = opdock_linear_gelu
     print("Similarity of the sentences (softmax, add_layer_norm, bias_gelu by Opdock's plugins):\n")
     embedded = with_plugins(SENTENCES)
     for i, row in enumerate((embedded @ embedded.T).tolist()):
         print("  " + " ".join(f"{value:5.2f}" for value in row) + f"   {SENTENCES[i]}")
-    # Of a page only its first MOST_TOKENS count, and no word has less than a token.
+    # The encoder reads only the first MOST_TOKENS tokens, and a word has at least one.
     pages = [" ".join(page.read_text().split()[:MOST_TOKENS]) for page in PAGES]
     batches = {
         f"{len(SENTENCES)} sentences": (SENTENCES, 100),
@@ -134,13 +134,13 @@ def run_model():
 
 
 def run_layer():
-    """A transformer layer by DeepSpeed's functions; returns (its largest error, the bar)."""
+    """Runs a transformer layer on DeepSpeed's functions; returns (its largest error, the bar)."""
     heading("3. DeepSpeed: its builder loads a transformer layer's functions")
     return deepspeed_layer.show(compare)
 
 
 def say_that_torch_is_missing():
-    """In the place of the chapters that need it."""
+    """Prints a note in place of the chapters that need torch."""
     heading("2. A sentence encoder, and 3. DeepSpeed: skipped")
     print("Found no torch, whose tensors they use; install it with `pip install torch`")
 

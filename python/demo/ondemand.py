@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's chapter on demand: a source plugin is built on first use, and found ever after."""
+"""The demo's chapter on building on demand: a source plugin is built on first use and then
+cached."""
 
 import os
 import shutil
@@ -61,7 +62,8 @@ def run(title, code, environment, **variables):
 
 
 def show(build):
-    """The chapter. build: the build folder, where the plugin and a cache of its own go."""
+    """Prints the chapter. build: the build folder, in which the plugin and a separate cache are
+    made."""
     top = Path(tempfile.mkdtemp(prefix="demo-ondemand-", dir=Path(build).resolve()))
     plugin = top / "plugins" / "triple"
     plugin.mkdir(parents=True)
@@ -77,7 +79,7 @@ def show(build):
         "OPDOCK_PLUGIN_PATH": str(top / "plugins"),
         "OPDOCK_CACHE_DIR": str(top / "cache"),
     }
-    # No program can be found by its name.
+    # With these variables no program is found by its name.
     bare = {"PATH": str(top / "nothing"), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
     try:
         print(f"A folder with {', '.join(sorted(p.name for p in plugin.iterdir()))} is dropped in.")
