@@ -6,8 +6,8 @@
     softmax = opdock.load("softmax")            # the same function
     opdock.plugins()                            # what was found, with verdicts and reasons
 
-Nothing is searched, loaded or asked of a driver before the first look-up; neither torch nor NumPy
-is imported unless the program has done so.
+Nothing is searched for or loaded, and no driver is called, before the first look-up. Opdock imports
+neither torch nor NumPy; it uses them only if the program has imported them.
 """
 
 from os import environ as _environ
@@ -35,7 +35,7 @@ from opdock._opdock import version as _version
 from opdock._reports import codes, doctor, explain, inspect, inspect_diff, plugins, trust
 from opdock._runtime import configure, manual_seed
 
-TYPE_CHECKING = False  # as in typing, which this need not import
+TYPE_CHECKING = False  # as typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
     from opdock._reference import reference
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling kernels at run time.
+"""Compiles CUDA and HIP kernels at run time (NVRTC, hipRTC) and launches them.
 
 saxpy = opdock.compile('''
 extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
@@ -36,7 +36,7 @@ def _texts(argument, given):
 
 
 def _device_numbers(device):
-    """(device type, index) of what the user gave."""
+    """Returns DLPack's (device type, index) of the user's `device`; an int is a GPU's index."""
     if isinstance(device, int) and not isinstance(device, bool):
         return _gpu_type(), device
     numbers = _names.device(device)
@@ -49,7 +49,7 @@ def _device_numbers(device):
 
 
 def _gpu_type():
-    """The vendor of whose GPUs torch or CuPy, if the program uses them, is; else NVIDIA."""
+    """Returns the vendor whose GPUs the program's torch or CuPy uses; NVIDIA without either."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return _ROCM if torch.version.hip else _CUDA
@@ -60,7 +60,7 @@ def _gpu_type():
 
 
 def _current_device():
-    """The GPU that torch or CuPy, if the program uses them, would put a new array on; else 0."""
+    """Returns the index of torch's or CuPy's current GPU; 0 if the program uses neither."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.current_device()
@@ -71,7 +71,8 @@ def _current_device():
 
 
 def _current_stream(device):
-    """The handle of the current stream of torch or CuPy; 0, the default stream, without them."""
+    """Returns the handle of torch's or CuPy's current stream; 0, the default stream, without
+    either."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.current_stream(device).cuda_stream
@@ -82,7 +83,7 @@ def _current_stream(device):
 
 
 class Module:
-    """A program and the kernels in it; what opdock.compile() returns."""
+    """A compiled program and its kernels, as opdock.compile() returns it."""
 
     def __init__(self, source, options, headers, kernels, device, arch, name):
         self._given = (source, name, headers, options, kernels)
@@ -92,17 +93,18 @@ class Module:
             own = _ROCM if is_amd else _CUDA if arch is not None else _gpu_type()
             device = own, None
         self._type, self._device_given = device
-        self._on = {}  # device, or None for an image alone -> _opdock._CompiledModule
+        self._on = {}  # device, or None for an image without a GPU -> _opdock._CompiledModule
         self._kernels = {}
         self._name = name
 
     def kernel(self, name):
-        """The kernel of that name, as C++ knows it: "saxpy", "ns::f<float, 4>".
+        """Returns the kernel called `name`, as C++ spells it: "saxpy", "ns::f<float, 4>".
 
-        It is compiled, or found in the cache, and loaded now, on the module's device or the
-        current one; on another device when it is first launched there. One that compile() was not
-        given gets an image of its own, with its own __device__ variables. NotFoundError if there is
-        none, InvalidArgumentError if the program does not compile.
+        The kernel is compiled, or taken from the cache, and loaded now on the module's device or
+        else the current one. On any other device that happens at its first launch there. A kernel
+        that was not named in compile() gets an image of its own, with its own copies of the
+        __device__ variables. Raises NotFoundError if the program has no such kernel,
+        InvalidArgumentError if it does not compile, ArgumentError if `name` is no str.
         """
         if name not in self._kernels:
             if not isinstance(name, str):
@@ -117,28 +119,28 @@ class Module:
 
     @property
     def image(self):
-        """What was compiled, as bytes: a cubin, PTX for an architecture such as compute_90, or, for
-        AMD, a code object."""
+        """The compiled image as bytes: a cubin, PTX for an architecture such as compute_90, or a
+        code object for AMD's GPUs."""
         return self._image()[0]
 
     @property
     def arch(self):
-        """The architecture it is for: "sm_90a", "gfx90a:sramecc+:xnack-"."""
+        """The architecture that the image is for: "sm_90a", "gfx90a:sramecc+:xnack-"."""
         return self._image()[1]
 
     @property
     def compiler(self):
-        """Who made the image: "NVRTC 12.9", "hipRTC 6.2"."""
+        """The compiler that made the image: "NVRTC 12.9", "hipRTC 6.2"."""
         return self._image()[2]
 
     @property
     def from_cache(self):
-        """Whether no compiler ran for the image."""
+        """Whether the image came from the cache, so that no compiler ran."""
         return self._image()[3]
 
     @property
     def log(self):
-        """The compiler's warnings, where it ran just now."""
+        """The compiler's warnings; an empty text if the image came from the cache."""
         return self._image()[4]
 
     def _image(self):
@@ -159,7 +161,7 @@ class Module:
             self._on[device] = found
         return found
 
-    # ---- what a kernel asks for
+    # ---- called by _opdock.Kernel
 
     def _load(self, name, device):
         return _with_reasons(self._compiled(device).kernel, name)
@@ -175,7 +177,7 @@ class Module:
 
 
 def _with_reasons(function, *args):
-    """function(*args); an error's `reasons` are filled in."""
+    """Returns function(*args); fills in the `reasons` of an OpdockError that it raises."""
     try:
         return function(*args)
     except OpdockError as error:
@@ -186,22 +188,22 @@ def _with_reasons(function, *args):
 def compile(
     source, *, options=(), headers=None, kernels=(), device=None, arch=None, name="program.cu"
 ):
-    """Compiles CUDA C++ with NVRTC, or HIP C++ with hipRTC, and returns a Module, whose kernels are
-    called from Python.
+    """Compiles CUDA C++ with NVRTC, or HIP C++ with hipRTC; returns a Module with callable kernels.
 
-    source: the program. options: the compiler's, such as "-DN=4" or "--use_fast_math"; C++17 unless
-    they say otherwise. headers: {name: text} that #include finds first; "opdock/device.cuh", the
-    device vocabulary, is there by itself. kernels: names of kernels to compile now, in one image;
-    without any, the first call of Module.kernel() compiles. device: such as "cuda:1", "rocm:0" or
-    1; without it each kernel runs where its arguments lie, on AMD's GPUs if torch or CuPy is built
-    for them. arch: "sm_90a", "compute_90" (PTX) or "gfx90a" instead of exactly the device's;
-    without a device, no GPU is needed and only the image can be had. name: what the compiler's
-    messages call the program.
+    source: the program's text. options: the compiler's arguments, such as "-DN=4" or
+    "--use_fast_math"; the default standard is C++17. headers: {name: text}, which #include finds
+    before all others; the device header "opdock/device.cuh" is always available. kernels: names of
+    the kernels to compile now, into one image; without any, the first call of Module.kernel()
+    compiles. device: such as "cuda:1", "rocm:0" or 1; by default each kernel runs where its
+    arguments are, on AMD's GPUs if torch or CuPy is built for them. arch: "sm_90a", "compute_90"
+    (PTX) or "gfx90a", instead of exactly the device's architecture; with arch and without device no
+    GPU is needed, and only the image can be used. name: the program's file name in the compiler's
+    messages.
 
-    Results are cached on disk by content: the next process does not compile. Raises
-    InvalidArgumentError if the program is faulty, with the compiler's messages, or `arch` is no
-    architecture; IncompatibleError if there is no compiler for this GPU and driver, or
-    OPDOCK_JIT=never.
+    Images are cached on disk by content, so the next process does not compile. Raises
+    InvalidArgumentError, with the compiler's messages, if the program does not compile, or if
+    `arch` is not an architecture; IncompatibleError if there is no compiler for this GPU and
+    driver, or OPDOCK_JIT=never forbids compiling; ArgumentError for an argument of a wrong type.
     """
     if not isinstance(source, str):
         _refuse("source", source, "a str")
@@ -218,7 +220,7 @@ def compile(
     names = _texts("kernels", kernels)
     module = Module(source, _texts("options", options), texts, names, numbers, arch, name)
     if arch is not None:
-        module._compiled(None)  # refuses what is no architecture; nothing is compiled
+        module._compiled(None)  # checks arch; compiles nothing
     if names:
         module._image()
     return module

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What help(), inspect and type checkers see of an op's function."""
+"""Makes the signature, docstring and types of an op's function from its schema."""
 
 import inspect
 
-# As opdock.h has them.
+# Flags and the tag of a tensor, with opdock.h's values.
 OPTIONAL, LIST, _KEYWORD_ONLY, _HAS_DEFAULT, _OPTIONAL_ELEMENTS = 1, 2, 4, 8, 32
 TENSOR = 8
 
@@ -22,8 +22,8 @@ _TYPES = {
 
 
 def annotation(tag, flags, array="Array"):
-    """The Python type of a parameter with opdock.h's value tag and flags, as text. array: the type
-    of a tensor."""
+    """Returns the Python type, as text, of a parameter with opdock.h's value tag and flags. array:
+    the type to write for a tensor."""
     text = array if tag == TENSOR else _TYPES.get(tag, "Any")
     if flags & LIST:
         element = f"{text} | None" if flags & _OPTIONAL_ELEMENTS else text
@@ -36,7 +36,7 @@ def _several(types):
 
 
 def returns(function, arrays):
-    """The type of what the function returns, as text. arrays: as of signature()."""
+    """Returns the function's return type as text. arrays: as for signature()."""
     names = [parameter[0] for parameter in function._params]
     results = []
     for index, tag, flags in function._results:
@@ -48,16 +48,16 @@ def returns(function, arrays):
 
 
 def fresh(function):
-    """How many results `out=` may stand for; 0 where arguments decide how many there are."""
+    """Returns how many results `out=` takes; 0 if their number depends on the arguments."""
     found = [flags for index, tag, flags in function._results if index < 0 and tag == TENSOR]
     return 0 if any(found) else len(found)
 
 
 def signature(function, arrays=None):
-    """An inspect.Signature with the schema's names, kinds and defaults, and `out`.
+    """Returns an inspect.Signature with the schema's names, kinds and defaults, and `out`.
 
-    arrays: {a parameter's name: the type of its arrays}, and under None that of fresh results, as
-    text; "Array" where there is none.
+    arrays: {a parameter's name: the type of its arrays, as text}; the key None has the type of new
+    results. "Array" stands for a type that is missing.
     """
     arrays = arrays or {}
     parameters = []
@@ -85,14 +85,14 @@ def signature(function, arrays=None):
 
 
 def text_signature(function):
-    """The signature without annotations: "(x, *, scale=None, out=None)"."""
+    """Returns the signature without annotations: "(x, *, scale=None, out=None)"."""
     plain = signature(function)
     parameters = [p.replace(annotation=inspect.Parameter.empty) for p in plain.parameters.values()]
     return str(inspect.Signature(parameters))
 
 
 def doc(function):
-    """The docstring: the call, what the plugin says, the schema."""
+    """Returns the docstring: the call, the plugin's description and the schema."""
     lines = [f"{function.__name__}{text_signature(function)}", "", function._op_doc.strip(), ""]
     if fresh(function):
         lines += ["out: arrays to write the results into, instead of new ones.", ""]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions. Each is an OpdockError and the built-in exception that fits best."""
+"""Opdock's exceptions: each derives from OpdockError and from a fitting built-in exception."""
 
 
 class OpdockError(Exception):
-    """What everything that opdock raises derives from.
+    """The base class of all exceptions that opdock raises.
 
     reasons: a list of dicts {"step", "plugin", "path", "code", "stage", "severity", "text",
-    "found", "wanted", "advice"}, one for each thing that speaks against each plugin and each way
-    to make one; empty for errors that have no such record.
+    "found", "wanted", "advice"}, one for each problem of each plugin and of each step that could
+    have made one available; empty for errors without such a record.
     """
 
     def __init__(self, *args):
@@ -16,9 +16,9 @@ class OpdockError(Exception):
 
 
 class FallbackWarning(UserWarning):
-    """No plugin fits, and the op's reference implementation stands in: correct, and slower.
+    """No plugin fits, so the op's reference implementation runs: correct, but slower.
 
-    reasons: as OpdockError.reasons, of every step that failed before.
+    reasons: as OpdockError.reasons, for every step that failed before the fallback.
     """
 
     def __init__(self, *args):
@@ -27,14 +27,14 @@ class FallbackWarning(UserWarning):
 
 
 def add_reasons(error, text):
-    """Puts the reasons of opdock_take_reasons_json into an exception."""
+    """Sets error.reasons from the JSON text that opdock_take_reasons_json returned."""
     import json
 
     error.reasons = json.loads(text)
 
 
 class ArgumentError(OpdockError, TypeError):
-    """An argument of a wrong type, an unknown name, too many, or one that is missing."""
+    """An argument has the wrong type, an unknown name, is missing, or is one too many."""
 
 
 class InvalidArgumentError(OpdockError, ValueError):
@@ -42,11 +42,11 @@ class InvalidArgumentError(OpdockError, ValueError):
 
 
 class UnsupportedError(OpdockError, NotImplementedError):
-    """A legal argument that this implementation does not handle."""
+    """The argument is legal, but this implementation does not handle it."""
 
 
 class OutOfMemoryError(OpdockError, MemoryError):
-    """No memory on the host or on the device."""
+    """The host or the device has no memory left."""
 
 
 class DeviceError(OpdockError, RuntimeError):
@@ -66,16 +66,17 @@ class IncompatibleError(OpdockError, RuntimeError):
 
 
 class CancelledError(OpdockError, RuntimeError):
-    """A hook of the program asked to stop."""
+    """A hook of the program cancelled the operation."""
 
 
 class InternalError(OpdockError, RuntimeError):
-    """A defect in opdock or in the plugin: please report it."""
+    """Opdock or the plugin has a defect; please report it."""
 
 
 class IoError(OpdockError, OSError):
-    """A file, or the operating system below it, refuses. It has no errno: the text says it."""
+    """The operating system reported an error of a file. `errno` is not set: the text has the
+    cause."""
 
 
 for _class in [OpdockError, FallbackWarning, *OpdockError.__subclasses__(), DeviceLostError]:
-    _class.__module__ = "opdock"  # where users find it
+    _class.__module__ = "opdock"  # the module's name in tracebacks and help()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last step where no plugin fits: an op's reference, written in PyTorch, stands in.
+"""Runs an op's PyTorch reference when no plugin fits: the last step of the fallback chain.
 
 libopdock calls this through the extension module (python/src/hooks.cc). Arrays arrive as DLPack
-capsules over the caller's memory, which is only valid during the call.
+capsules of the caller's memory, which are valid only during the call.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 @functools.cache
 def packaged():
-    """The reference files that came with Opdock, in the package or in the build tree it is in:
-    {path: why it must not be run, as others could have written it, or None}."""
+    """Returns {path: reason} for the reference files of the package, or of the build tree that it
+    is in. reason: why the file must not be run (other users could have written it), or None."""
     here = Path(__file__).resolve().parent
     folders = [here / "references"]
     if (here.parents[1] / "core" / "cli" / "opdock").is_file():
@@ -41,7 +41,7 @@ def _why_untrusted(path):
 
 
 def _defines(path, op):
-    """Whether the file defines a function `op`, by its text alone: none of its code is run."""
+    """Returns whether the file's text defines a function `op`; runs none of its code."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -56,15 +56,16 @@ def _find(op, file):
 
 
 def has(op, file):
-    """Whether there is a reference of `op` in `file`, or in Opdock's own ones if that is None."""
+    """Returns whether `file`, or for None one of Opdock's own files, has a reference of `op`."""
     return _find(op, file) is not None
 
 
-_executed = {}  # path -> (what the file was, the names it defines, why it has none, what it lacked)
+# path -> (the file's identity, the names it defines, why it has none, the missing module)
+_executed = {}
 
 
 def _has_come(module):
-    """Whether a module that a reference lacked can be imported now."""
+    """Returns whether a module that a reference could not import can be imported now."""
     try:
         return module is not None and importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -72,8 +73,11 @@ def _has_come(module):
 
 
 def _execute(path):
-    """(the names that the file defines, why it has none): it is run once, whether that succeeds or
-    not, until it changes or what it lacked has come. Leaves no __pycache__ in somebody's folder."""
+    """Returns (the names that the file defines, why it has none).
+
+    The file is run once, whether or not that succeeds, and again when it changes or when the module
+    that it could not import appears. Leaves no __pycache__ in the plugin's folder.
+    """
     status = os.stat(path)
     identity = (status.st_ino, status.st_size, status.st_mtime_ns)
     known, space, why, lacked = _executed.get(str(path), (None, None, None, None))
@@ -84,10 +88,10 @@ def _execute(path):
     try:
         exec(compile(Path(path).read_bytes(), str(path), "exec"), space)
     except Exception as error:
-        # Its text: the exception itself would keep the frames of this very call, and their arrays.
+        # Keep only the text: the exception would keep this call's frames and their arrays alive.
         space, why = None, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if isinstance(error, (MemoryError, OSError)):
-            return None, why  # it may pass
+            return None, why  # the cause may be temporary, so do not remember it
         lacked = error.name if isinstance(error, ModuleNotFoundError) else None
     _executed[str(path)] = identity, space, why, lacked
     return space, why
@@ -114,8 +118,10 @@ class _Reference:
 
 
 def open_reference(description, device, file, record):
-    """Makes the reference ready and tells the user; raises if it cannot be run here, and returns a
-    text that says why if running its file has failed.
+    """Returns a _Reference that is ready to run, and warns the user about the fallback.
+
+    Raises if the reference cannot be run here. Returns a text with the reason instead if executing
+    its file failed.
 
     description: (parameters as (name, keyword only, is the generator), results as parameter index
     or -1). record: the JSON of opdock_references.open.
@@ -171,7 +177,10 @@ def _to_torch(value):
 
 
 def _torch_generator(seed, offset):
-    """A generator for a range of numbers, whose own are others; two ranges share none."""
+    """Returns a torch generator for a range of the call's random numbers.
+
+    It draws other numbers than the plugins' generator does, and distinct ranges get distinct seeds.
+    """
     import torch
 
     golden = 0x9E3779B97F4A7C15  # odd: distinct offsets give distinct seeds
@@ -179,7 +188,8 @@ def _torch_generator(seed, offset):
 
 
 def _on_stream(device, stream):
-    """The context in which torch works on the call's stream (torch calls ROCm's devices cuda)."""
+    """Returns a context in which torch uses the call's stream (torch calls ROCm devices "cuda"
+    too)."""
     import torch
 
     kind, index = device
@@ -191,7 +201,7 @@ def _on_stream(device, stream):
 
 
 def _storages(values):
-    """Where the memory of the tensors among a reference's arguments begins."""
+    """Yields the address of the storage of each tensor in `values`, also in lists."""
     for value in values:
         if isinstance(value, list):
             yield from _storages(value)
@@ -200,15 +210,15 @@ def _storages(values):
 
 
 def _apart(result, arguments):
-    """A result of a reference, or a copy of it if it is a view of an argument: an output may be an
-    argument, and is written while other results are still to be read."""
+    """Returns a reference's result, or a copy of it if it is a view of an argument: an output may
+    be an argument, and writing it would change results that are still to be read."""
     if isinstance(result, list):
         return [_apart(one, arguments) for one in result]
     return result if arguments.isdisjoint(_storages([result])) else result.clone()
 
 
 def _write(number, result, capsule):
-    """Copies a tensor that a reference has returned to where it is wanted."""
+    """Copies a tensor that a reference returned into the call's output `capsule`."""
     import torch
 
     target = torch.from_dlpack(capsule)
@@ -224,9 +234,9 @@ def _write(number, result, capsule):
 def run(reference, values, outputs, device, stream, random):
     """Runs the reference on the call's arrays and writes its results into the outputs.
 
-    outputs: a capsule, a list of them, or None for each result. random: the seed and the first
-    position of the random numbers that the call has taken, or None. Returns, by result, the numbers
-    and bools among them, and None for the others.
+    outputs: for each result a DLPack capsule, a list of them, or None. random: the (seed, first
+    position) of the random numbers that the call reserved, or None. Returns a list with one element
+    for each result: its value if it is a number or a bool, else None.
     """
     import torch
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making arrays of a library's own type from memory that opdock allocated."""
+"""Makes arrays of a library's own type from memory that opdock allocated."""
 
 import sys
 
@@ -7,7 +7,8 @@ from opdock._names import DTYPES
 
 
 def from_dlpack_of(array):
-    """The from_dlpack function of the library that `array` belongs to."""
+    """Returns the from_dlpack function of the library that `array` belongs to, or raises
+    TypeError."""
     namespace = getattr(array, "__array_namespace__", None)
     if namespace is not None:
         found = getattr(namespace(), "from_dlpack", None)
@@ -26,7 +27,8 @@ def from_dlpack_of(array):
 
 
 def empty_cupy(shape, dtype, model):
-    """An uninitialised CuPy array from CuPy's own pool, on model's device and the current stream.
+    """Returns an uninitialised CuPy array from CuPy's pool, on model's device and the current
+    stream.
 
     dtype: DLPack's (code, bits, lanes).
     """

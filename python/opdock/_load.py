@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking functions up by name."""
+"""Looks up ops and plugins by name."""
 
 from opdock import _names, _opdock
 from opdock._errors import ArgumentError, NotFoundError
@@ -19,7 +19,8 @@ class Plugin:
 
 
 def _op_names(plugin_name):
-    """The names of the ops of the plugins called `plugin_name`, in the order found."""
+    """Returns the names of the ops of all plugins called `plugin_name`, in the order of
+    discovery."""
     found = {}
     for plugin in parse(default().list_json())["plugins"]:
         if plugin.get("name") == plugin_name:
@@ -29,13 +30,15 @@ def _op_names(plugin_name):
 
 
 def load(name, device=None):
-    """The function of an op, the same as in opdock.ops, or a Plugin with the functions of a plugin.
+    """Returns the function of an op, the same object as in opdock.ops, or a Plugin with several.
 
     name: an op ("softmax"), "plugin/op" to insist on one plugin, or a plugin with several ops
-    ("norm"). device: such as "cpu" or "cuda:0"; the plugin is loaded and prepared for it now, so
-    that the first call there does no more than any other. Without it that happens in the first
-    call. Raises NotFoundError if nothing has that name, IncompatibleError if only plugins that do
-    not fit this machine do: its `reasons` say why.
+    ("norm"), which gives a Plugin. device: such as "cpu" or "cuda:0"; loads the plugin and prepares
+    it for that device now, so that the first call there is as fast as any other. Without it the
+    first call does that. Any thread.
+
+    Raises NotFoundError if nothing has that name, IncompatibleError if only plugins that do not fit
+    this machine have it (its `reasons` say why), ArgumentError if `device` is not a device.
     """
     _names.text("load", "name", name, "a str such as 'softmax'")
     try:
@@ -64,7 +67,7 @@ def _prepare(functions, device):
 
 
 def op_names():
-    """The names of the ops that plugins found here provide, or would once they are built."""
+    """Returns the sorted names of the ops of plugins that are usable here or can be built here."""
     names = set()
     for plugin in parse(default().list_json())["plugins"]:
         if plugin.get("usable") or plugin.get("verdict") == "buildable":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of dtypes and devices: from what users write to DLPack's numbers."""
+"""Converts dtypes and devices as users write them to DLPack's numbers, and checks text
+arguments."""
 
 import functools
 import os
@@ -51,7 +52,8 @@ def _dtype(thing):
 
 
 def dtype(thing):
-    """(code, bits, lanes) of a torch or NumPy dtype or of a name; None if it is none of them."""
+    """Returns (code, bits, lanes) of a torch or NumPy dtype or of a dtype's name; None for
+    others."""
     try:
         return _dtype(thing)
     except TypeError:  # not hashable
@@ -59,7 +61,8 @@ def dtype(thing):
 
 
 def _torch_device(kind, index):
-    """torch calls ROCm's devices "cuda", and a device without an index means the current one."""
+    """Returns (device type, index) as torch means them: a ROCm torch calls its devices "cuda", and
+    a device without an index is the current one."""
     torch = sys.modules.get("torch")
     if torch is None:
         return _DEVICE_TYPES[kind], index or 0
@@ -71,7 +74,8 @@ def _torch_device(kind, index):
 
 
 def device(thing):
-    """(DLPack device type, index) of a torch.device, a text such as "cuda:1", or such a pair."""
+    """Returns (DLPack device type, index) of a torch.device, a text such as "cuda:1", or such a
+    pair; None for anything else."""
     if isinstance(thing, tuple):
         whole = len(thing) == 2 and all(isinstance(number, int) for number in thing)
         return (int(thing[0]), int(thing[1])) if whole else None
@@ -91,8 +95,8 @@ def device(thing):
 
 
 def text(function, argument, value, wanted="a str"):
-    """The value, if it is a str that libopdock can take whole. Raises ArgumentError for what is no
-    str, InvalidArgumentError for one with a NUL."""
+    """Returns `value` if it is a str without NUL characters, which libopdock's C API needs. Raises
+    ArgumentError if it is no str, InvalidArgumentError if it has a NUL."""
     if not isinstance(value, str):
         raise ArgumentError(
             f"{function}(): argument {argument!r}: found an object of type {type(value).__name__}, "
@@ -107,14 +111,15 @@ def text(function, argument, value, wanted="a str"):
 
 
 def path(function, argument, value):
-    """The path as a str. Raises as text() does."""
+    """Returns the path as a str. Raises as text() does."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return text(function, argument, value, "a path: a str or an os.PathLike of one")
 
 
 def suggestion(name, known):
-    """The text "; did you mean 'scale'?" if a name in `known` ("x, scale, out") is near, or ""."""
+    """Returns "; did you mean 'scale'?" if a name in `known` ("x, scale, out") is similar, else
+    ""."""
     import difflib
 
     names = {known_name.lower(): known_name for known_name in known.split(", ")}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 class Function:
-    """An op's function. Called by position or name, as its schema says."""
+    """An op's function. Arguments go by position or by name, as its schema says."""
 
     __name__: str
     __qualname__: str
@@ -18,21 +18,21 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class Object:
-    """State that an op has made: an I/O handle, a cache."""
+    """State that an op created, such as an I/O handle or a cache."""
 
     type: str
     version: int
     device: str
 
 class Generator:
-    """A sequence of random numbers and a position in it."""
+    """A sequence of random numbers (`seed`) and the next position in it (`offset`)."""
 
     seed: int
     offset: int
     def __init__(self, seed: int, offset: int = 0) -> None: ...
 
 class Kernel:
-    """A kernel that opdock.compile() made; calling it launches it."""
+    """A kernel of opdock.compile(); calling it launches it."""
 
     __name__: str
     param_sizes: list[int] | None
@@ -50,7 +50,7 @@ class Kernel:
     def _prepare(self, device: int) -> None: ...
 
 class Runtime:
-    """Finds plugins and keeps their functions."""
+    """Finds plugins and owns their functions."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins' references: plain PyTorch implementations that tests compare kernels with."""
+"""Finds the plugins' references: plain PyTorch implementations that tests compare kernels with."""
 
 import importlib.util
 
@@ -9,11 +9,12 @@ from opdock._fallback import packaged
 
 
 def reference(name):
-    """The reference of an op: a Python function with the op's parameters.
+    """Returns the reference of the op `name`: a Python function with the op's parameters.
 
-    Plugins keep it in `reference.py` beside their sources, as a function named like the op. Those
-    of the package count, and where it lies in the tree that it was built in, those of that tree;
-    what others can write is not run. Raises NotFoundError with the places looked at.
+    A plugin keeps its references in `reference.py` next to its sources, as functions named like its
+    ops. The files that came with the package are searched, and, for a package in a build tree,
+    those of that tree; files that other users can write are not run. Raises NotFoundError, which
+    lists the files searched.
     """
     _names.text("reference", "name", name, "a str such as 'softmax'")
     looked_at = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports about plugins and this machine, as plain dicts (docs/verdicts.md has their members)."""
+"""Reports about plugins and this machine, as plain dicts; docs/verdicts.md lists their members."""
 
 import os
 import sys
@@ -10,9 +10,10 @@ from opdock._runtime import default, package_folders, parse
 
 
 def plugins(*, rescan=False):
-    """Every plugin that discovery finds: name, version, path, verdict, ops, devices, reasons.
+    """Returns a list of dicts, one for each plugin found, without loading any.
 
-    rescan: look at the folders again. Loads nothing.
+    Each has name, version, path, verdict, ops, devices and reasons, among others. rescan: search
+    the folders again, instead of returning what the process has found before.
     """
     return parse(default().list_json(rescan))["plugins"]
 
@@ -30,17 +31,17 @@ def inspect(
     cpu=None,
     with_=(),
 ):
-    """Whether native code will run, and if not, why. Nothing of it is executed.
+    """Reports whether native code will run, and if not, why. Executes none of it.
 
-    what: a path, or the name of an installed package; None: every package that this interpreter
-    would import. gpu: "sm_100", "gfx90a", or a list of such; driver: "570"; glibc: "2.28"; …: a
-    machine to judge for instead of this one (docs/inspect.md). with_: names of installed packages
-    that count as imported before, such as ["torch"].
+    what: a path, or the name of an installed package; None means every package that this
+    interpreter would import. gpu: "sm_100", "gfx90a", or a list of them; driver: "570"; glibc:
+    "2.28"; …: these describe another machine to judge for (docs/inspect.md). with_: names of
+    installed packages to treat as imported earlier, such as ["torch"].
 
-    One shared object, plugin or not, comes to its ELF facts, GPU images, note and verdict; a wheel,
-    a folder, a virtual environment and a package to {"machine", "packages", "skipped", "reasons",
-    "summary"}. Raises NotFoundError if there is no such file or package, and InvalidArgumentError
-    for a machine that cannot be.
+    For one shared object, plugin or not, returns its ELF facts, GPU images, note and verdict. For a
+    wheel, a folder, a virtual environment or a package, returns {"machine", "packages", "skipped",
+    "reasons", "summary"}. Raises NotFoundError if there is no such file or package,
+    InvalidArgumentError for a machine that cannot exist.
     """
     several = gpu if isinstance(gpu, (list, tuple)) else [gpu] if gpu else []
     gpus = [_text("gpu", one) for one in several]
@@ -69,13 +70,14 @@ def inspect(
     if exists and not machine:
         return parse(default().inspect_json(what))
     if not exists and ".whl/" not in what:
-        return parse(default().inspect_json(what))  # which says that it is not there
+        return parse(default().inspect_json(what))  # raises NotFoundError
     report = _survey({"paths": [what], "whole": True, **machine})
     return report["packages"][0]["files"][0]
 
 
 def inspect_diff(a, b):
-    """What differs between two native files, such as two builds of one library (docs/inspect.md).
+    """Returns the differences of two native files, such as two builds of a library
+    (docs/inspect.md).
 
     Raises NotFoundError if there is no such file.
     """
@@ -84,7 +86,8 @@ def inspect_diff(a, b):
 
 
 def _text(name, value):
-    """A version as a text: 570 is as good as "570", but 2.30 is not "2.30"."""
+    """Returns a version as text. An int such as 570 is accepted, but no float: 2.30 would be
+    "2.3"."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return _names.text("inspect", name, str(value))
     raise ArgumentError(
@@ -93,7 +96,8 @@ def _text(name, value):
 
 
 def _survey(request):
-    """The report on many files. Packages are those of this interpreter."""
+    """Returns libopdock's report on many files. Packages are looked up in this interpreter's
+    folders."""
     import json
 
     request["sites"] = [
@@ -105,15 +109,16 @@ def _survey(request):
 
 
 def explain(name):
-    """How an op or a plugin is, or is not, resolved: every candidate, best first, with reasons."""
+    """Reports how the op or plugin `name` is resolved: every candidate, best first, with
+    reasons."""
     return parse(default().explain_json(_names.text("explain", "name", name)))
 
 
 def doctor():
-    """What this machine has, what is missing for what, and what would bring it.
+    """Reports what this machine has, what it lacks, which features need it, and how to get it.
 
-    Variables and configuration files with invalid values are findings too, where any other function
-    raises InvalidArgumentError for them.
+    Environment variables and configuration files with invalid values are findings here; every other
+    function raises InvalidArgumentError for them.
     """
     try:
         runtime = default()
@@ -123,10 +128,10 @@ def doctor():
 
 
 def codes():
-    """Every reason code with its stage, meaning, cause and advice."""
+    """Returns every reason code with its stage, meaning, cause and advice."""
     return parse(_opdock.codes_json())
 
 
 def trust(folder):
-    """Records this user's consent to load plugins from the folder."""
+    """Records that this user agrees to load plugins from `folder`."""
     _opdock.trust(os.path.abspath(_names.path("trust", "folder", folder)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process's own runtime, made on first use."""
+"""Creates the process's default runtime on first use, and configures it."""
 
 import os
 import sys
@@ -11,11 +11,12 @@ from opdock import _names, _opdock
 _lock = threading.Lock()
 _default = None
 _policies = {}
-_noted = None  # the torch version that libopdock knows of
+_noted = None  # the torch version last reported to libopdock; None before the first report
 
 
 def _renew_lock():
-    """A forked child has no thread to release what another one held."""
+    """Replaces the lock in a forked child, where the thread that may have held it does not
+    exist."""
     global _lock
     _lock = threading.Lock()
 
@@ -24,14 +25,15 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def parse(text):
-    """json.loads, which is imported only once somebody asks for a report."""
+    """Returns json.loads(text). json is imported here, so that programs without reports do not
+    pay."""
     import json
 
     return json.loads(text)
 
 
 def _package_folders(name):
-    """The folders of the package of that name, without importing it or its parents."""
+    """Returns the folders of the package `name`, without importing it or its parents."""
     places = None
     parents = name.split(".")
     for count in range(1, len(parents) + 1):
@@ -43,7 +45,8 @@ def _package_folders(name):
             spec = _find_spec(full, places)
             below = getattr(spec, "submodule_search_locations", None)
             if spec is None and places is not None:
-                # Folders without __init__.py, which finders tell of a parent that is imported only.
+                # Namespace packages: finders report these only if the parent is imported, so search
+                # here.
                 inner = [os.path.join(place, full.rpartition(".")[2]) for place in places]
                 below = [folder for folder in inner if os.path.isdir(folder)] or None
             places = below
@@ -53,7 +56,7 @@ def _package_folders(name):
 
 
 def _find_spec(name, places):
-    """What Python's finders say of a module in these folders, or None."""
+    """Returns the module spec that Python's finders give for `name` in the folders, or None."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
         try:
@@ -66,10 +69,11 @@ def _find_spec(name, places):
 
 
 def package_folders():
-    """Folders of plugins that installed Python packages announce, in a stable order.
+    """Returns the plugin folders that installed Python packages announce, in a stable order.
 
-    A package announces one by an entry point of the group "opdock.plugins" whose value is the
-    package in whose folder the plugin files lie. Neither it nor its parents are imported.
+    A package announces its folder by an entry point of the group "opdock.plugins" whose value is
+    the name of the package whose folder has the plugin files. Neither that package nor its parents
+    are imported.
     """
     from importlib import metadata
 
@@ -87,12 +91,12 @@ def package_folders():
 
 
 def _torch_version():
-    """The version of the torch that the program has imported, or an empty text."""
+    """Returns the version of the torch that the program has imported, or an empty text."""
     return str(getattr(sys.modules.get("torch"), "__version__", ""))
 
 
 def _note_libraries(version):
-    """Tells libopdock which Python and torch are in this process. version: of torch, or ""."""
+    """Tells libopdock which Python and torch this process has. version: torch's, or ""."""
     if _noted is None:
         _opdock.note_library("python", ".".join(map(str, sys.version_info[:3])))
     if version[:1].isdigit():
@@ -100,16 +104,17 @@ def _note_libraries(version):
 
 
 def _note_folders():
-    """Tells libopdock of this Python's packages, among which compilers may be."""
+    """Tells libopdock the folders of this Python's packages, which may contain NVIDIA's
+    compilers."""
     for folder in sys.path:
         if os.path.isdir(os.path.join(folder, "nvidia")):
             _opdock._add_compiler_folder(os.path.abspath(folder))
 
 
 def default():
-    """The runtime that opdock.load() and opdock.ops use, until configure() replaces it."""
+    """Returns the runtime that opdock.load() and opdock.ops use; configure() replaces it."""
     global _default, _noted
-    # Read once: configure() may take it away at any time.
+    # Read the variable once: another thread's configure() may reset it at any time.
     runtime = _default
     if runtime is not None and _noted == _torch_version():
         return runtime
@@ -128,7 +133,7 @@ def default():
 
 
 def function(name):
-    """The function of that name in the default runtime: the same object each time."""
+    """Returns the function called `name` of the default runtime: the same object each time."""
     from opdock import ops
 
     runtime = default()
@@ -137,29 +142,29 @@ def function(name):
         return known
     found = _opdock.get_function(runtime, name)
     with _lock:
-        # What configure() has just replaced is kept for nobody else.
+        # Do not keep a function of a runtime that configure() has just replaced.
         known = vars(ops).setdefault(name, found) if runtime is _default else found
     return known if isinstance(known, _opdock.Function) else found
 
 
 def manual_seed(seed):
-    """Seeds the generators, one a device, that ops draw from where they are given none.
+    """Seeds the default generators, one for each device, of ops that are given no generator.
 
-    With torch tensors they draw from torch's, which torch.manual_seed seeds. seed: an int, of which
-    64 bits count. configure() makes new generators. Any thread.
+    With torch tensors ops draw from torch's generators instead, which torch.manual_seed() seeds.
+    seed: an int; only its low 64 bits are used. configure() creates new generators. Any thread.
     """
     default().manual_seed(seed)
 
 
 def configure(*, build=None, jit=None, fallback=None, tf32=False):
-    """Decides what is done where no compatible plugin is there, for this process.
+    """Sets this process's policy for ops without a compatible plugin.
 
     build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto" or
-    "never". fallback: "warn", "error" or "silent". None: what the environment (OPDOCK_BUILD,
-    OPDOCK_JIT, OPDOCK_FALLBACK) or a configuration file says. Functions looked up before keep the
-    policies they were made with. tf32: whether products of float32 on NVIDIA's GPUs may round to
-    TF32 what they multiply; of torch's tensors torch.backends.cuda.matmul.allow_tf32 says that
-    instead. Any thread. Raises InvalidArgumentError for any other text.
+    "never". fallback: "warn", "error" or "silent". None stands for the value of the environment
+    (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK) or of a configuration file. Functions looked up
+    earlier keep their policies. tf32: whether float32 products on NVIDIA's GPUs may round their
+    factors to TF32; for torch tensors torch.backends.cuda.matmul.allow_tf32 decides instead. Any
+    thread. Raises InvalidArgumentError for any other text.
     """
     global _default, _policies
     from opdock import ops
@@ -168,7 +173,7 @@ def configure(*, build=None, jit=None, fallback=None, tf32=False):
     for name, value in given.items():
         if value is not None:
             _names.text("configure", name, value, "a str or None")
-    _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
+    _opdock.Runtime(plugin_path=":", **given)  # raises for an invalid value
     _opdock._allow_tf32(tf32)
     with _lock:
         _policies = given

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the extension module asks torch about. Imported only once a torch tensor has been seen."""
+"""Answers the extension module's questions about torch. Imported with the first torch tensor."""
 
 import os
 import sys
@@ -9,10 +9,11 @@ import torch
 
 
 def samples():
-    """Tensors in which the extension looks for torch's key set and its autograd data.
+    """Makes tensors in which the extension searches for the offsets of torch's internal fields: the
+    dispatch key set and the autograd data.
 
-    Returns a list of (tensor, address of its implementation, its key set as an int, whether it has
-    autograd data or None if that is not known), or an empty list where this torch does not tell.
+    Returns a list of (tensor, address of its TensorImpl, its key set as an int, whether it has
+    autograd data, or None if that is unknown); an empty list if this torch does not offer these.
     """
     try:
         from torch.utils._python_dispatch import _disable_current_modes
@@ -42,7 +43,8 @@ def samples():
 
 
 def tracked_key():
-    """The bit of a key set that tensors made in inference mode lack, as an int; 0: not known."""
+    """Returns, as an int, the key set's bit that tensors made in inference mode lack; 0 if
+    unknown."""
     try:
         from torch.utils._python_dispatch import _disable_current_modes
 
@@ -61,8 +63,8 @@ def recording_keys(read):
     """The keys, as bits of an int, of which torch includes one in a thread that records; 0: not
     known.
 
-    read: gives the thread's included keys and the excluded ones as the extension reads them, which
-    must change as torch is told to change them.
+    read: returns the thread's included and excluded keys as the extension reads them. The result is
+    trusted only if these follow each change that torch is told to make.
     """
     try:
         included = torch._C._dispatch_tls_is_dispatch_key_included
@@ -91,13 +93,13 @@ def recording_keys(read):
 
 
 def recorder():
-    """What of torch's records the operators of this thread now, as a name, or None."""
+    """Returns the name of the part of torch that records this thread's operators now, or None."""
     if torch.jit.is_tracing():
         tracer = torch._C._dispatch_key_parse("Tracer")
-        # Within an operator of its own nothing is traced.
+        # Inside one of torch's own operators nothing is traced.
         if not torch._C._dispatch_tls_is_dispatch_key_excluded(tracer):
             return "torch.jit.trace"
-    # Where a proxy mode is active, its module has been imported.
+    # If a proxy mode is active, its module has been imported.
     proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
     if proxies is not None and proxies.get_proxy_mode() is not None:
         return "make_fx (a proxy mode)"
@@ -105,7 +107,7 @@ def recorder():
 
 
 def has_own_function(kind):
-    """Whether a type of tensors has a __torch_function__ of its own, and not the disabled one."""
+    """Returns whether a tensor type overrides __torch_function__ with an enabled function."""
     for base in kind.__mro__:
         if base in torch.Tensor.__mro__:
             return False
@@ -137,7 +139,7 @@ _ODD = [
 
 
 def refusal(tensor):
-    """Why the extension must not read this tensor's memory as it lies there, or None."""
+    """Returns why the extension must not read this tensor's memory directly, or None if it may."""
     for is_odd, what, advice in _ODD:
         if is_odd(tensor):
             return f"found a torch tensor with {what}, wanted plain dense memory; {advice}"
@@ -145,7 +147,8 @@ def refusal(tensor):
 
 
 def write_refusal(tensor):
-    """Why a tensor must not be written here, or None: torch's own rule for in-place operators."""
+    """Returns why a tensor must not be written here, or None: torch's rule for in-place
+    operators."""
     if not tensor.is_inference() or torch.is_inference_mode_enabled():
         return None
     return (
@@ -154,26 +157,26 @@ def write_refusal(tensor):
     )
 
 
-#: Held while a GPU's generator is read and moved on, which torch offers as two calls.
+#: Held while a GPU generator's offset is read and advanced, which are two calls in torch.
 _moving = threading.Lock()
 
 
 def _renew_lock():
     global _moving
-    _moving = threading.Lock()  # a thread that held it has not come along
+    _moving = threading.Lock()  # the thread that held it does not exist here
 
 
 os.register_at_fork(after_in_child=_renew_lock)
 
 
 def reserve_random(generator, count, device):
-    """Takes `count` 32-bit numbers from a generator of torch's; None: that of the device.
+    """Reserves `count` 32-bit random numbers of a torch generator; None means the device's default.
 
-    device: DLPack's pair. Returns (seed, offset, address of a seed in the device's memory or 0, the
-    tensor that it lies in or None); a text with what is wrong for a generator of another device.
-    While a graph is being captured the seed is drawn by a kernel of torch's, which the graph
-    repeats with torch's own state on each replay. Calls of several threads get numbers of their
-    own; kernels of torch's that draw from the same generator at the same moment may get them too.
+    device: DLPack's (type, index). Returns (seed, offset, address of a seed in device memory or 0,
+    the tensor that holds that seed or None), or a text with the problem if the generator is for
+    another device. During graph capture a torch kernel draws the seed; each replay repeats that
+    kernel with torch's own state. Several threads that call this get distinct numbers; torch's own
+    kernels that use the same generator at the same moment may get the same numbers.
     """
     kind, index = device
     where = torch.device("cpu") if kind == 1 else torch.device("cuda", index)
@@ -183,7 +186,7 @@ def reserve_random(generator, count, device):
             f"found a torch.Generator of {found}, wanted one of {where}; "
             f'pass torch.Generator("{where}")'
         )
-    if kind == 1:  # torch's generator there has no position
+    if kind == 1:  # torch's CPU generator has no position
         seed = torch.empty((), dtype=torch.int64, device=where)
         return int(seed.random_(generator=generator)), 0, 0, None
     if torch.cuda.is_current_stream_capturing():

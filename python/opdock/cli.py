@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The console script `opdock`: becomes the command that was built with the package."""
+"""The console script `opdock`: replaces itself by the command built with the package."""
 
 import os
 import sys
@@ -7,7 +7,8 @@ from pathlib import Path
 
 
 def command():
-    """The path of the built command: inside an installed package, or in the build tree."""
+    """Returns the path of the built command, in the installed package or the build tree, or
+    None."""
     here = Path(__file__).resolve().parent
     for path in (here / "bin" / "opdock", here.parents[1] / "core" / "cli" / "opdock"):
         if path.is_file():
@@ -16,13 +17,13 @@ def command():
 
 
 def main():
-    """Runs the command with this process's arguments; does not return if it is there."""
+    """Executes the command with this process's arguments; returns only by sys.exit, without it."""
     path = command()
     if path is None:
         sys.exit(
             "opdock: found no command beside the package, wanted opdock/bin/opdock; reinstall it"
         )
-    # Packages that announce plugins do so to Python only: the command gets their folders.
+    # Only Python can read entry points, so pass the folders of announced plugins to the command.
     from opdock._runtime import package_folders
 
     os.environ.setdefault("OPDOCK_PACKAGE_PATH", ":".join(package_folders()))

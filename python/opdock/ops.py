@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every op as an attribute, looked up on first use and kept.
+"""Has every op as an attribute, which is looked up on first use and then kept.
 
 opdock.ops.softmax(x)
 from opdock.ops import softmax
@@ -17,7 +17,7 @@ def __getattr__(name):
     try:
         return function(name)
     except NotFoundError as error:
-        # hasattr() and getattr() with a default work as with any other attribute.
+        # AttributeError makes hasattr() and getattr() with a default work as usual.
         raise AttributeError(str(error), name=name) from error
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Type stubs for the ops of the plugins that are found: python -m opdock.stubs [-o FILE].
+"""Writes type stubs for the ops of the plugins found here: python -m opdock.stubs [-o FILE].
 
-Writes what a type checker or an editor needs to know of `opdock.ops`, from the ops' schemas. The
-build writes those of Opdock's own plugins to opdock/ops.pyi; to have those of other plugins too,
-write a new one over it, or into a folder `typings/opdock` of a project that uses pyright.
+A type checker or an editor reads them to know `opdock.ops`; they come from the ops' schemas. The
+build writes the stubs of Opdock's own plugins to opdock/ops.pyi. To cover other plugins too,
+overwrite that file, or write into a folder `typings/opdock` of a project that uses pyright.
 """
 
 import argparse
@@ -57,8 +57,8 @@ def __getattr__(name: str) -> Function: ...  # ops of other plugins
 
 
 def _model(function):
-    """The parameter whose arrays fresh results are like: the first tensor, of those that must be
-    given if there are such; None without tensors."""
+    """Returns the name of the parameter that decides the type of new results: the first required
+    tensor, else the first tensor; None without tensors."""
     tensors = [(name, flags) for name, tag, flags, _ in function._params if tag == _describe.TENSOR]
     optional = _describe.OPTIONAL | _describe.LIST
     needed = [name for name, flags in tensors if not flags & optional]
@@ -66,8 +66,8 @@ def _model(function):
 
 
 def _variables(function):
-    """The type variables of the arrays that come back: {parameter: variable}, and under None what
-    fresh results are."""
+    """Returns the type variables of the returned arrays as {parameter: variable}; the key None has
+    the type of new results."""
     names = [parameter[0] for parameter in function._params]
     model = _model(function)
     returned = [
@@ -87,7 +87,7 @@ def _parameter(parameter):
 
 
 def stub(function):
-    """The stub of one function, as a `def` with its first line of documentation."""
+    """Returns the stub of one function: a `def` with the first line of its documentation."""
     signature = _describe.signature(function, _variables(function))
     parts, star = [], False
     for parameter in signature.parameters.values():
@@ -104,7 +104,7 @@ def stub(function):
 
 
 def generate(names=None):
-    """The text of the stub file for the ops named, or for all that are usable here."""
+    """Returns the text of the stub file for the named ops, or for all that are usable here."""
     functions = [load(name) for name in (sorted(names) if names is not None else dir(ops))]
     used = {variable for one in functions for variable in _variables(one).values()} - {"Any"}
     declared = [f'{name} = TypeVar("{name}", bound=Array)\n' for name in sorted(used)]
@@ -112,7 +112,7 @@ def generate(names=None):
 
 
 def main():
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m opdock.stubs", description=__doc__)
     parser.add_argument("-o", "--output", type=Path, help="the file to write; default: stdout")
     options = parser.parse_args()

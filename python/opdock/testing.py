@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For plugins' tests and benches: devices and dtypes to run on, references, tolerances, gradients,
-timings.
+"""Fixtures and helpers for plugins' tests and benches: devices and dtypes to run on, references,
+tolerances, gradients and timings.
 
-A pytest plugin, which `opdock test PATH` loads; elsewhere `pytest -p opdock.testing`, or import the
-fixtures into a conftest.py. Needs pytest and torch.
+This is a pytest plugin, which `opdock test PATH` loads. Elsewhere use `pytest -p opdock.testing`,
+or import the fixtures into a conftest.py. Needs pytest and torch.
 
-Tests hold CPU torch tensors and call ops by `on(device, op)`, which takes the arguments to the
-device and the results back: by torch where it has the device, else, as on the software GPU
-(docs/testing-kernels.md), through the driver library.
+Tests hold CPU torch tensors and call ops through `on(device, op)`, which copies the arguments to
+the device and the results back. It uses torch if torch has the device, and else, as on the software
+GPU (docs/testing-kernels.md), the driver library.
 """
 
 import importlib.util
@@ -40,13 +40,13 @@ __all__ = [
 ]
 __all__ += ["reference", "to_cpu"]
 
-#: pytest shows the test's own lines, not those of what it calls here.
+#: pytest then leaves this module's lines out of tracebacks.
 __tracebackhide__ = True
 
-# A kind of device that failed for good, and the test in which it did.
+# Kinds of devices that failed with a sticky error -> the test in which that happened.
 _lost = {}
 
-# Half a unit in the last place: the rounding of the result alone.
+# Half a unit in the last place: the error of rounding only the result.
 HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
 
@@ -55,7 +55,7 @@ def pytest_configure(config):
 
 
 def _is_lost(kind):
-    """Whether every further call on the device fails, as after an access outside of its memory."""
+    """Returns whether the device has a sticky error, as after an access outside of its memory."""
     try:
         torch.cuda.synchronize() if torch_has(kind) else driver.gpu(kind).synchronize()
     except RuntimeError:
@@ -64,7 +64,7 @@ def _is_lost(kind):
 
 
 def pytest_exception_interact(node, call, report):
-    """What fails for good fails once: the tests on it that follow are not run."""
+    """After a sticky error, marks the device as lost, so that its remaining tests are skipped."""
     arguments = getattr(node, "funcargs", {})
     kind = arguments.get("device") or arguments.get("cuda")
     is_new = isinstance(kind, str) and kind in driver.DEVICE_TYPES and kind not in _lost
@@ -73,10 +73,10 @@ def pytest_exception_interact(node, call, report):
 
 
 def _why_not(name):
-    """Why nothing can be run on this device; None if it can."""
+    """Returns why nothing can be run on this device; None if it can be used."""
     if name in _lost:
         return f"not run: {name} was lost in {_lost[name]}"
-    claimed = os.environ.get("OPDOCK_TEST_DEVICES")  # of the plugin that `opdock test` built
+    claimed = os.environ.get("OPDOCK_TEST_DEVICES")  # set by `opdock test`
     if claimed is not None and name not in claimed.split(","):
         return f"the plugin has no ops for {name}"
     if name == "cpu" or torch_has(name):
@@ -86,21 +86,21 @@ def _why_not(name):
 
 
 def devices():
-    """The devices, of "cpu" and "cuda", that the plugin and this machine have: for benches."""
+    """Returns those of "cpu" and "cuda" that the plugin and this machine have; for benches."""
     return [n for n in ("cpu", "cuda") if _why_not(n) is None and (n == "cpu" or torch_has(n))]
 
 
 def _kinds():
     if claimed := os.environ.get("OPDOCK_TEST_DEVICES"):
-        return claimed.split(",")  # nothing is skipped for what the plugin does not have
+        return claimed.split(",")  # so that no test is skipped for another device
     return ["cpu", "cuda", "rocm"] if torch and torch.version.hip else ["cpu", "cuda"]
 
 
 @pytest.fixture(params=_kinds())
 def device(request):
-    """Each device in turn, "cpu", "cuda", "rocm", that the plugin of `opdock test` has ops for;
-    elsewhere "rocm" only with a torch for it. Skipped where it is not here. For on() and move():
-    torch need not know it."""
+    """Each device in turn ("cpu", "cuda", "rocm") that the plugin of `opdock test` has ops for.
+    Without `opdock test`, "rocm" only with a ROCm torch. Skips the test if the device is missing
+    here. Use it with on() and move(), which also work where torch does not know the device."""
     if reason := _why_not(request.param):
         pytest.skip(reason)
     return request.param
@@ -108,7 +108,7 @@ def device(request):
 
 @pytest.fixture
 def cuda():
-    """ "cuda", where torch computes on it too: for tests of torch's streams and graphs."""
+    """ "cuda", if torch can use it, else skips: for tests of torch's streams and graphs."""
     if reason := _why_not("cuda"):
         pytest.skip(reason)
     if not torch_has("cuda"):
@@ -123,7 +123,7 @@ def dtype(request):
 
 @pytest.fixture
 def reference(request):
-    """The module reference.py beside the test."""
+    """The module reference.py in the test's folder."""
     path = request.path.parent / "reference.py"
     spec = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
     module = importlib.util.module_from_spec(spec)
@@ -133,8 +133,10 @@ def reference(request):
 
 @pytest.fixture
 def assert_close():
-    """assert_close(found, oracle, computed): `oracle` is in float64; the difference may be the
-    rounding of the result plus `computed`, an error relative to `scale` (default: the oracle)."""
+    """The function check(found, oracle, computed, scale=None), which fails the test unless `found`,
+    a floating tensor, agrees with `oracle`, the float64 result of the same shape. The allowed
+    difference is the rounding of the result plus `computed`, an error relative to `scale` (default:
+    abs(oracle))."""
 
     def check(found, oracle, computed, scale=None):
         name = str(found.dtype).removeprefix("torch.")
@@ -155,13 +157,13 @@ def assert_close():
 def check_gradients(name, *args, **keywords):
     """Checks the gradients that an op declares in plugin.toml, on the CPU.
 
-    name: of the op, as for opdock.load(). The others are a call's arguments, NumPy arrays of
-    float64 for all tensors that have a gradient; small ones, since the op is called twice for each
-    of their elements. What the declared formulas give is compared with central differences of the
-    sum of the op's floating results, each element times a random number. An op with a parameter of
+    name: the op, as for opdock.load(). The other arguments are those of one call, with NumPy arrays
+    of float64 for all tensors that have a gradient. Keep these small: the op is called twice for
+    each of their elements. The declared formulas are compared with central differences of a
+    weighted sum of the op's floating results; the weights are random. An op with a parameter of
     type Generator draws the same numbers in each of these calls.
 
-    Raises AssertionError for a gradient that is wrong, ValueError if these arguments check none.
+    Raises AssertionError for a wrong gradient, ValueError if these arguments check none.
     """
     import opdock
     from opdock._author.gradients import check
@@ -171,7 +173,7 @@ def check_gradients(name, *args, **keywords):
 
 
 def _cpu_us(function, seconds):
-    """One sample is as many calls as fill a millisecond."""
+    """Returns the median microseconds of a call; each sample runs as many as fill a millisecond."""
     function()
     begin = time.perf_counter()
     function()
@@ -187,7 +189,7 @@ def _cpu_us(function, seconds):
 
 
 def _cuda_us(function, repeats=50):
-    """By events around each call, after five that are not counted."""
+    """Returns the median microseconds of a call, by events around it, after five warm-up calls."""
     for _ in range(5):
         function()
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
@@ -200,10 +202,10 @@ def _cuda_us(function, repeats=50):
 
 
 def bench(label, device, functions, *, seconds=0.2):
-    """Times `functions` (name: callable without arguments) side by side and prints one line.
+    """Times `functions` ({name: callable without arguments}) one after the other; prints one line.
 
-    Returns {name: median time of one call in microseconds}. On CUDA that is the time on the device,
-    measured on the current stream; elsewhere the wall clock's, sampled for `seconds`.
+    Returns {name: median time of one call in microseconds}. On CUDA that is the device time on the
+    current stream; elsewhere it is wall-clock time, sampled for `seconds`.
     """
     on_cuda = str(device).startswith("cuda")
     times = {n: _cuda_us(f) if on_cuda else _cpu_us(f, seconds) for n, f in functions.items()}
