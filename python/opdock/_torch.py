@@ -60,8 +60,8 @@ def tracked_key():
 
 
 def recording_keys(read):
-    """The keys, as bits of an int, of which torch includes one in a thread that records; 0: not
-    known.
+    """Returns the dispatch keys that mark a recording thread, as bits of an int; 0 if unknown.
+    torch includes one of them in each thread whose operators are traced or recorded.
 
     read: returns the thread's included and excluded keys as the extension reads them. The result is
     trusted only if these follow each change that torch is told to make.

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For authors of plugins: what `opdock test` and `opdock bench` run, and what stands behind
-opdock.testing. A program that only calls ops never imports this.
+"""Tools for authors of plugins: the code that `opdock test` and `opdock bench` run, and the
+implementation of opdock.testing. A program that only calls ops never imports this.
 """

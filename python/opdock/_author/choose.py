@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether another way is faster than a plugin's own, by more than the noise."""
+"""Decides whether another launch choice is faster than the plugin's own by more than the noise."""
 
 import math
 import statistics
 
 OWN = -1  # the plugin's own choice
-#: Less is not worth a difference between machines.
+#: Smallest gain worth storing: a smaller one does not justify different choices on machines.
 LEAST_GAIN = 0.01
 
 
 def scores(situations):
-    """{way: [a number for each round]}: the geometric mean, over the situations, of the way's time
-    by the median time of the plugin's own. situations: [{way: [time in each round]}], each with
-    OWN; ways that not all have are left out."""
+    """Returns {choice: [a number for each round]}: the geometric mean, over the situations, of the
+    choice's time divided by the median time of the plugin's own choice.
+
+    situations: [{choice: [time in each round]}], each with OWN. Choices that some situation lacks
+    are left out.
+    """
     ways = set.intersection(*(set(times) for times in situations))
     owns = [statistics.median(times[OWN]) for times in situations]
     return {
@@ -25,8 +28,11 @@ def scores(situations):
 
 
 def choose(situations):
-    """The fastest way, or OWN unless its slower quarter of rounds is still faster than the faster
-    quarter of the plugin's own, and it gains LEAST_GAIN."""
+    """Returns the fastest choice, or OWN.
+
+    The fastest one is returned only if its third quartile over the rounds is below the first
+    quartile of the plugin's own choice, and it gains at least LEAST_GAIN.
+    """
     found = scores(situations)
     best = min(found, key=lambda way: statistics.median(found[way]))
     if best == OWN or statistics.median(found[best]) > 1 - LEAST_GAIN:

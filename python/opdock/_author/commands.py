@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock test PATH` and `opdock bench PATH`: build a source plugin, then run what its author wrote
-beside it, with that plugin alone on the search path. `opdock wheel PATH` packs it. The command
-starts this with its own path.
+"""Implements `opdock test PATH`, `opdock bench PATH` and `opdock wheel PATH`.
+
+`test` and `bench` build a source plugin, then run the files that its author wrote next to it, with
+only that plugin on the search path. `wheel` packs the built plugin. The opdock command starts this
+and passes its own path.
 """
 
 import importlib.util
@@ -16,7 +18,7 @@ NEEDED = {"test": ["pytest", "torch"], "bench": ["pytest", "torch"]}
 
 
 class Problem(Exception):
-    """What was found, what was wanted, what to do."""
+    """An error for the user; its text says what was found, what was wanted and what to do."""
 
 
 def check_packages(kind):
@@ -29,7 +31,7 @@ def check_packages(kind):
 
 
 def find_files(kind, path):
-    """The plugin's folder, and the files there that are to be run."""
+    """Returns the plugin's folder and the sorted test or bench files in it."""
     folder = path.parent if path.name == "plugin.toml" else path
     if not (folder / "plugin.toml").is_file():
         raise Problem(
@@ -46,8 +48,8 @@ def find_files(kind, path):
 
 
 def tell(report):
-    """Prints a failure as `opdock build` does: a compiler's message keeps its lines, and what
-    consecutive reasons share is printed once."""
+    """Prints a failed build as `opdock build` does: a compiler's message keeps its lines, and a
+    code or advice that consecutive reasons share is printed once."""
     lines = [f"{report.get('plugin') or report.get('folder')} could not be built"]
     reasons = report.get("reasons", [])
     for before, reason, after in zip([{}, *reasons], reasons, [*reasons[1:], {}], strict=False):
@@ -63,13 +65,13 @@ def tell(report):
 
 
 def build(command, folder, archs=()):
-    """The path of what `opdock build` makes, or finds in the cache; None if it cannot. archs: more
-    arguments of it."""
-    # --retry: a test should show the error itself, not that there was one before.
+    """Returns the path of the plugin that `opdock build` makes or finds in the cache; None if it
+    fails. archs: further arguments of `opdock build`."""
+    # --retry: a test should show the build error itself, not report that an earlier build failed.
     words = [command, "build", "--retry", "--json", *archs, str(folder)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     report = json.loads(done.stdout) if done.stdout.strip() else {"error": ""}
-    if "error" in report:  # it has said on stderr what is wrong
+    if "error" in report:  # the command has printed the error
         return None
     if not report.get("path"):
         tell(report)
@@ -83,8 +85,8 @@ def inspect(plugin):
 
 
 def environment(plugin, report):
-    """This process's variables, so that only the built plugin is found and no reference replaces
-    it. report: of inspect()."""
+    """Returns this process's environment, changed so that only the built plugin is found and no
+    reference replaces it. report: what inspect() returned."""
     claimed = {device["device"].split(":")[0] for device in report["devices"]}
     return {
         **os.environ,
@@ -93,7 +95,7 @@ def environment(plugin, report):
         "OPDOCK_BUILD": "never",
         "OPDOCK_TEST_DEVICES": ",".join(sorted(claimed)),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Which of pytest's plugins happen to be installed must not matter, and importing them takes
+        # The result must not depend on which pytest plugins are installed, and importing them takes
         # longer than the tests.
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"),
     }
@@ -113,7 +115,8 @@ def run(kind, folder, files, arguments, env):
 
 
 def make_wheel(command, folder, out, cuda_archs, hip_archs):
-    """Returns the exit status. out: a folder; the lists: of `opdock build`, or empty."""
+    """Writes the wheel and returns the exit status. out: a folder. cuda_archs, hip_archs: lists for
+    `opdock build`, or empty texts."""
     from opdock._author import wheel
 
     lists = {"--archs": cuda_archs, "--hip-archs": hip_archs}
@@ -128,7 +131,7 @@ def make_wheel(command, folder, out, cuda_archs, hip_archs):
 
 
 def test_on_soft(folder, files, arguments, command, options):
-    """`opdock test --device=soft`: returns the exit status."""
+    """Runs `opdock test --device=soft`; returns the exit status."""
     from opdock._author import soft
 
     try:
@@ -147,7 +150,7 @@ def test_on_soft(folder, files, arguments, command, options):
 
 
 def tune_or_forget(command, kind, words):
-    """`opdock bench --tune` and `--forget`: returns the exit status."""
+    """Runs `opdock bench --tune` or `--forget`; returns the exit status."""
     from opdock import OpdockError
     from opdock._author import tune
 
@@ -158,11 +161,15 @@ def tune_or_forget(command, kind, words):
 
 
 def main(words):
-    """words: the command's path, "test" or "bench", the plugin's folder, perhaps --soft=JSON (the
-    command's core/cli/author_command.cc writes it), arguments of pytest or of the benches; or the
-    path, "wheel" and the arguments of make_wheel(); or the path, "tune", a device or "", and
-    plugins; or the path, "forget" and plugins. Returns the exit status: 0 good, 1 not, 2 bad
-    usage."""
+    """Runs a command; returns the exit status: 0 for success, 1 for failure, 130 after Ctrl-C.
+
+    words: the opdock command's path, then one of
+        "test" or "bench", the plugin's folder, optionally --soft=JSON (written by
+        core/cli/author_command.cc), and arguments of pytest or of the benches;
+        "wheel" and the arguments of make_wheel();
+        "tune", a device or "", and plugins;
+        "forget" and plugins.
+    """
     command, kind, *rest = words
     try:
         if kind in ("tune", "forget"):

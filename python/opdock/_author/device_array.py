@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays on a GPU that no framework reaches, and copies of CPU torch tensors to it and back."""
+"""Arrays on a GPU that no framework can use, and copies of CPU torch tensors to and from them."""
 
 import contextlib
 import ctypes
@@ -10,9 +10,9 @@ import torch
 from opdock._author import driver
 from opdock._names import DTYPES
 
-__tracebackhide__ = True  # of pytest: the line of the test is what matters
+__tracebackhide__ = True  # pytest then shows the test's line, not this module's
 
-_ALIGNMENT = 256  # of what the driver allocates; a tensor's address keeps its rest
+_ALIGNMENT = 256  # alignment of driver allocations; see allocate_like()
 
 
 class _Tensor(ctypes.Structure):  # DLTensor
@@ -55,7 +55,7 @@ _rename_capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
 class _Namespace:
     @staticmethod
     def from_dlpack(exported):
-        """How opdock makes results of DeviceArray's type: out of memory that it allocated."""
+        """Makes a DeviceArray from memory that opdock allocated: opdock calls this for results."""
         capsule = exported.__dlpack__(max_version=(1, 0))
         managed = ctypes.cast(_capsule_pointer(capsule, _NAME), ctypes.POINTER(_Managed)).contents
         _rename_capsule(capsule, _USED)
@@ -75,11 +75,11 @@ class _Namespace:
 
 
 class DeviceArray:
-    """Memory on a GPU as an array that opdock takes: it has __dlpack__ and __dlpack_device__.
+    """Memory on a GPU as an array that opdock accepts: it has __dlpack__ and __dlpack_device__.
 
-    address: of its first element. shape, strides: in elements. dtype: torch's. stream: of the
-    work that makes its content, for which a consumer's stream waits; None: the content is complete.
-    Must outlive what is made from it.
+    address: that of the first element. shape, strides: in elements. dtype: torch's. stream: the
+    stream whose work computes the content, which a consumer's stream waits for; None if the content
+    is complete. The array must outlive what is made from it.
     """
 
     def __init__(self, gpu, address, shape, strides, dtype, stream=None):
@@ -99,7 +99,7 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if self.stream is not None and stream not in (None, -1):
-            # In CUDA's protocol 1 is the default stream, for ROCm 0.
+            # The default stream is 1 in the array API's protocol for CUDA, and 0 for ROCm.
             self.gpu.order(self.stream, 0 if stream in (0, 1) else stream)
         code, bits, lanes = DTYPES[str(self.dtype).removeprefix("torch.")]
         numbers = ctypes.c_int64 * len(self.shape)
@@ -109,13 +109,15 @@ class DeviceArray:
             *(self.address, *self.__dlpack_device__(), len(self.shape), code, bits, lanes),
             *(shape, strides, 0),
         )
-        # Kept here, because a deleter in Python could not run while an exception is being raised.
+        # Keep these with the array: a deleter written in Python could not run while an exception is
+        # being raised.
         self._exported.append((managed, shape, strides))
         return _new_capsule(ctypes.addressof(managed), _NAME, None)
 
     def to_host(self, out=None):
-        """A CPU torch tensor of its values, shape and strides; or into `out`, of the same layout.
-        Waits for the device. Only its elements are read, not what lies between them."""
+        """Copies the values to a CPU torch tensor of the same shape and strides, or to `out`, which
+        must have that layout; returns it. Waits for the device. Reads only the elements, not the
+        gaps between them."""
         self.gpu.synchronize()
         if out is None:
             out = torch.empty_strided(self.shape, self.strides, dtype=self.dtype)
@@ -125,15 +127,17 @@ class DeviceArray:
 
 
 def runs(x):
-    """[(offset, bytes)] from x's first element: the stretches of memory that its elements fill."""
+    """Returns [(offset, size)], in bytes from x's first element: the ranges that x's elements
+    fill."""
     if x.numel() == 0:
         return []
     size = x.element_size()
     dims = sorted(
         (stride, length) for length, stride in zip(x.shape, x.stride(), strict=True) if length > 1
     )
-    dims = [dim for dim in dims if dim[0] != 0]  # expanded: the same memory again
-    together = 1  # elements from the first that lie side by side
+    # A dimension of stride 0 (expanded) repeats the same memory.
+    dims = [dim for dim in dims if dim[0] != 0]
+    together = 1  # number of adjacent elements
     while dims and dims[0][0] == together:
         together *= dims.pop(0)[1]
     offsets = torch.zeros(1, dtype=torch.int64)
@@ -144,15 +148,18 @@ def runs(x):
 
 
 def reach(x):
-    """How many bytes there are from x's first element to the end of its last."""
+    """Returns the number of bytes from the start of x's first element to the end of its last."""
     last = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
     return (last + 1) * x.element_size() if x.numel() else 0
 
 
 def allocate_like(x, gpu):
-    """A DeviceArray with x's shape, strides and dtype, its address as far from a multiple of 256
-    bytes as x's storage offset says. Only as long as x's elements reach: what is outside, and
-    between them, is uninitialised or guarded. Freed with the array."""
+    """Returns a DeviceArray with x's shape, strides and dtype.
+
+    Its address has the same remainder modulo 256 bytes as x's storage offset. The memory is only as
+    long as x's elements need; the gaps are uninitialised, and the software GPU guards what is
+    outside. The memory is freed with the array.
+    """
     size = reach(x)
     rest = x.storage_offset() * x.element_size() % _ALIGNMENT
     memory = gpu.allocate(size + rest) if size else 0
@@ -162,12 +169,14 @@ def allocate_like(x, gpu):
 
 
 def _free(gpu, memory):
-    with contextlib.suppress(driver.GpuError):  # the device has failed, and the test has seen it
+    # If the device has failed, the test has reported that already.
+    with contextlib.suppress(driver.GpuError):
         gpu.free(memory)
 
 
 def to_gpu(x, gpu, stream=None):
-    """Copies a CPU torch tensor. stream: enqueued there; x must stay as it is until it is done."""
+    """Copies a CPU torch tensor to a DeviceArray. stream: where the copy is enqueued; x must not
+    change until the copy is done."""
     array = allocate_like(x, gpu)
     array.stream = stream
     for begin, size in runs(x):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU through its driver library alone, by ctypes: memory, copies, streams, events, graphs.
+"""A GPU used only through its driver library, by ctypes: memory, copies, streams, events, graphs.
 
-For opdock.testing, where no framework reaches the device. Calls with a wrong argument or on a
-device that fails raise GpuError with the driver's own name of the error.
+opdock.testing uses it where no framework can use the device. A call with a wrong argument, or on a
+device that has failed, raises GpuError with the driver's own name of the error.
 """
 
 import contextlib
@@ -10,15 +10,15 @@ import ctypes
 import functools
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
-__tracebackhide__ = True  # of pytest: the line of the test is what matters
+__tracebackhide__ = True  # pytest then shows the test's line, not this module's
 
-#: DLPack's numbers.
+#: DLPack's device types.
 DEVICE_TYPES = {"cuda": 2, "rocm": 10}
 _LIBRARIES = {
     "cuda": ["libcuda.so.1"],
     "rocm": ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"],
 }
-# HIP's names of the functions below, unless only "cu" becomes "hip".
+# HIP's names of the driver functions below; for all others "cu" becomes "hip".
 _HIP_NAMES = {
     "cuDeviceGetCount": "hipGetDeviceCount",
     "cuMemAlloc_v2": "hipMalloc",
@@ -33,7 +33,7 @@ _HIP_NAMES = {
 }
 _TO_DEVICE, _TO_HOST = 1, 2  # hipMemcpyKind
 _NON_BLOCKING = 1  # a stream that does not wait for the default one
-_NO_TIMING = 2  # of an event
+_NO_TIMING = 2  # an event flag
 _THREAD_LOCAL = 1  # capture mode
 
 
@@ -58,7 +58,7 @@ class _Driver:
         return name, getattr(self.library, name)
 
     def __call__(self, name, *arguments):
-        """Calls `name`, a name of CUDA's; raises unless it returns 0."""
+        """Calls the function with the CUDA name `name`; raises GpuError unless it returns 0."""
         name, function = self._function(name)
         code = function(*arguments)
         if code != 0:
@@ -78,7 +78,7 @@ class _Driver:
 
 @functools.cache
 def _driver(kind):
-    """(the driver, "") or (None, why there is none)."""
+    """Returns (the driver, ""), or (None, the reason why there is none)."""
     problem = ""
     for name in _LIBRARIES[kind]:
         try:
@@ -96,21 +96,21 @@ def _driver(kind):
 
 
 def count(kind):
-    """(how many devices `kind`, "cuda" or "rocm", has; why there is none)."""
+    """Returns (number of devices, reason why there is none or ""). kind: "cuda" or "rocm"."""
     driver, problem = _driver(kind)
     if driver is None:
         return 0, problem
     found = c_int()
     try:
         driver("cuDeviceGetCount", byref(found))
-    except GpuError as error:  # HIP says so by an error
+    except GpuError as error:  # HIP reports an absent GPU as an error
         return 0, str(error)
     return found.value, "" if found.value else f"a {kind} driver without a GPU"
 
 
 @functools.cache
 def gpu(kind, index=0):
-    """The device; raises RuntimeError if there is none."""
+    """Returns the Gpu of that kind and index; raises RuntimeError if there is none."""
     return Gpu(kind, index)
 
 
@@ -128,7 +128,8 @@ class Gpu:
             self._call("cuDevicePrimaryCtxRetain", byref(self._context), c_int(index))
 
     def _on_device(self, name, *arguments):
-        """Calls with this device as the thread's current one, and restores the previous one."""
+        """Calls a driver function with this device current in the thread; restores the previous
+        device."""
         if self.kind == "cuda":
             self._call("cuCtxPushCurrent_v2", self._context)
             try:
@@ -152,11 +153,11 @@ class Gpu:
     # ---- memory
 
     def allocate(self, size):
-        """`size` bytes, uninitialised, at a multiple of 256. 0 where size is 0."""
+        """Returns the address of `size` uninitialised bytes, a multiple of 256; 0 if size is 0."""
         return self._made("cuMemAlloc_v2", c_size_t(size)) if size else 0
 
     def free(self, address):
-        """Waits for the device first."""
+        """Frees the memory, after waiting for the device. Does nothing for address 0."""
         if address:
             self._on_device("cuMemFree_v2", c_void_p(address))
 
@@ -166,7 +167,11 @@ class Gpu:
         return free.value
 
     def to_device(self, address, host, size, stream=None):
-        """Copies from `host`, an address. On a stream: returns at once, `host` must stay."""
+        """Copies `size` bytes from the host address `host`.
+
+        Without a stream, waits for the copy. With one, returns at once, and the host memory must
+        stay unchanged until the copy is done.
+        """
         self._copy("cuMemcpyHtoD", _TO_DEVICE, address, host, size, stream)
 
     def to_host(self, host, address, size, stream=None):
@@ -185,9 +190,11 @@ class Gpu:
 
     @contextlib.contextmanager
     def read_only(self, ranges, what):
-        """While it is entered, work that this thread gives to the device must not write to
-        `ranges`, [(address, bytes)]: the software GPU reports such writes and calls the ranges
-        `what`. Other GPUs do not check."""
+        """Returns a context in which this thread's work on the device must not write to `ranges`.
+
+        ranges: [(address, bytes)]. The software GPU reports such writes and calls the ranges
+        `what`. Other GPUs do not check.
+        """
         call = self._call
         name = "cuSoftReadOnly" if self.kind == "cuda" else "hipSoftReadOnly"
         if not hasattr(call.library, name):
@@ -204,18 +211,19 @@ class Gpu:
     # ---- streams
 
     def stream(self):
-        """A stream that does not wait for the default one."""
+        """Creates a stream that does not wait for the default stream; returns its handle."""
         return self._made("cuStreamCreate", c_uint(_NON_BLOCKING))
 
     def synchronize(self, stream=None):
-        """Waits for a stream, or for all of the device. Errors of what ran there show here."""
+        """Waits for a stream, or without one for the device. Raises the errors of the work that
+        ran."""
         if stream is None:
             self._on_device("cuCtxSynchronize")
         else:
             self._on_device("cuStreamSynchronize", c_void_p(stream))
 
     def order(self, first, then):
-        """Work given to stream `then` from now on waits for what `first` has by now."""
+        """Makes later work on stream `then` wait for the work enqueued on stream `first` so far."""
         event = self._made("cuEventCreate", c_uint(_NO_TIMING))
         self._on_device("cuEventRecord", c_void_p(event), c_void_p(first))
         self._on_device("cuStreamWaitEvent", c_void_p(then), c_void_p(event), c_uint(0))
@@ -224,7 +232,8 @@ class Gpu:
     # ---- graphs
 
     def capture(self, stream, work):
-        """Calls work() while `stream` is captured; returns a graph ready for launch_graph()."""
+        """Captures `stream` while it calls work(); returns the instantiated graph for
+        launch_graph()."""
         self._on_device("cuStreamBeginCapture_v2", c_void_p(stream), c_int(_THREAD_LOCAL))
         graph = c_void_p()
         try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock.testing.check_gradients(): declared gradients against differences of what the op gives."""
+"""Implements opdock.testing.check_gradients(): compares an op's declared gradients with central
+differences of its results."""
 
 import inspect
 
@@ -7,18 +8,19 @@ import numpy
 
 from opdock._describe import OPTIONAL
 
-# A value tag and kinds of arguments, as opdock.h has them.
+# A value tag and the kinds of a gradient formula's arguments, with opdock.h's values.
 _GENERATOR = 11
 _PARAM, _RESULT, _INCOMING = 0, 1, 2
 
-# The error of a difference is about STEP^2 times the third derivative, and 1e-16 / STEP times the
-# sum.
+# The error of a central difference is about STEP^2 times the third derivative, plus 1e-16 / STEP
+# times the sum.
 STEP = 2.0**-17
 TOLERANCE = 1e-6
 
 
 def check(function, find, args, keywords):
-    """opdock.testing.check_gradients() of a function; find(name): another one of its plugin."""
+    """Checks the gradients of `function` as opdock.testing.check_gradients() documents it.
+    find(name): returns another function of the same plugin."""
     call = _Call(function, args, keywords)
     results = call.results(call.values)
     pairs = zip(_floating(results), _floating(call.results(call.values)), strict=True)
@@ -51,7 +53,7 @@ def check(function, find, args, keywords):
 
 
 class _Call:
-    """The arguments of a call, in the schema's order, and what it gives."""
+    """The arguments of a call, in the schema's order, and its results."""
 
     def __init__(self, function, args, keywords):
         self.function = function
@@ -64,13 +66,15 @@ class _Call:
                 self.values[i] = _fixed(self.values[i])
 
     def results(self, values):
-        """A tuple. The op gets copies: it may write into its arguments."""
+        """Calls the op with `values`; returns a tuple of results. The op gets copies, since it may
+        write into its arguments."""
         named = {param[0]: _copy(value) for param, value in zip(self.params, values, strict=True)}
         found = self.function(**named)
         return found if isinstance(found, tuple) else (found,)
 
     def arguments_of(self, helper, formula, results, weights):
-        """What the formula hands to the op of the gradient, by its parameters' names."""
+        """Returns the arguments that the formula passes to the gradient's op, as {parameter:
+        value}."""
         arguments = {}
         for param, (kind, index, constant) in zip(helper._params, formula, strict=True):
             name, _, flags, _ = param
@@ -87,7 +91,8 @@ class _Call:
         return arguments
 
     def compare(self, index, number, array, found, weights):
-        """The gradient of one array with the differences."""
+        """Compares the gradient `found` of one array with the differences; raises if it is
+        wrong."""
         where = f"{self.function.__name__}: the gradient of '{self.params[index][0]}'"
         where += "" if number is None else f"[{number}]"
         dtype = getattr(array, "dtype", type(array).__name__)
@@ -104,14 +109,14 @@ class _Call:
         if wrong.any():
             at = tuple(
                 int(i) for i in numpy.argwhere(wrong)[0]
-            )  # () of an array without dimensions
+            )  # () for an array without dimensions
             raise AssertionError(
                 f"{where}: {wrong.sum()} of {wrong.size} elements differ; at {at} found "
                 f"{float(found[at])!r}, wanted {float(wanted[at])!r}, as the differences are"
             )
 
     def differences(self, index, number, array, weights):
-        """The derivative by each element, from the sums a step before and a step after it."""
+        """Returns the derivative by each element: the central difference of the weighted sums."""
         wanted = numpy.empty_like(array)
         for at in numpy.ndindex(array.shape):
             sums = []
@@ -131,14 +136,14 @@ class _Call:
 
 
 def _fixed(generator):
-    """A generator that gives each call the same numbers."""
+    """Returns a generator that gives each call the same numbers."""
     if generator is None:
         return 1
     return (generator.seed, generator.offset) if hasattr(generator, "offset") else generator
 
 
 def _weights(result, random):
-    """Random factors of a result's elements; None for what is not floating."""
+    """Returns random weights for a result's elements; None for a result that is not floating."""
     if isinstance(result, list):
         return [_weights(one, random) for one in result]
     if getattr(getattr(result, "dtype", None), "kind", None) != "f":
@@ -147,7 +152,7 @@ def _weights(result, random):
 
 
 def _items(value):
-    """[(number, array)] of a list of arrays; of one array [(None, array)]."""
+    """Returns [(index, array)] for a list of arrays, [(None, array)] for one array."""
     return list(enumerate(value)) if isinstance(value, (list, tuple)) else [(None, value)]
 
 
@@ -158,7 +163,7 @@ def _copy(value):
 
 
 def _floating(results):
-    """The floating arrays among results or weights, those in lists too."""
+    """Yields the floating arrays among results or weights, also those in lists."""
     for result in results:
         if isinstance(result, list):
             yield from _floating(result)

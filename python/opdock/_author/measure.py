@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the ways in which one plugin's ops can be launched, and stores the fastest:
-`python -m opdock._author.measure NAME DEVICE BENCH…`, which tune.py starts.
+"""Measures the launch choices of one plugin's ops and stores the fastest of each.
 
-For each op that candidates(x) of a bench offers as "opdock", shape and dtype: the questions that a
-call asks, and the time of a call in each of the ways. A question that several of them ask gets one
-answer for all.
+tune.py starts it as `python -m opdock._author.measure NAME DEVICE BENCH…`. It takes each op that
+candidates(x) of a bench offers as "opdock", each shape and each dtype; finds the questions that a
+call asks the host (docs/tuning.md); and times a call with each choice. A question that several
+calls ask gets one answer for all of them.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from opdock._author.stored import tuning
 from opdock._errors import OpdockError
 from opdock.testing import devices
 
-# Where a bench has no SHAPES or DTYPES: rows of all lengths, and few of them.
+# Used for benches without SHAPES or DTYPES: rows of all lengths, and also few rows.
 SHAPES = {
     "cuda": [(4, 4096), (16, 1024), (32768, 256), (65536, 1024), (16384, 4096), (8192, 8192)]
     + [(4096, 14432), (2048, 32768), (512, 131072)],
@@ -33,12 +33,12 @@ DTYPES = {
     "cpu": [torch.float32, torch.bfloat16, torch.float16, torch.float64],
 }
 ROUNDS = 9
-#: Bytes that are written between calls on a GPU: more than any second-level cache holds.
+#: Bytes written between calls on a GPU to flush the L2 cache: more than any L2 cache holds.
 FLUSHED = 256 << 20
 
 
 class Progress:
-    """One line on stderr, where that is a terminal."""
+    """Shows progress in one line on stderr, if that is a terminal."""
 
     def __call__(self, text=""):
         if sys.stderr.isatty():
@@ -46,7 +46,7 @@ class Progress:
 
 
 def clock(function, calls):
-    """Seconds of a call on the CPU."""
+    """Returns the mean seconds of one call on the CPU."""
     begin = time.perf_counter()
     for _ in range(calls):
         function()
@@ -54,7 +54,7 @@ def clock(function, calls):
 
 
 class CpuTimer:
-    """Microseconds of a call, from as many as fill a millisecond."""
+    """Measures the microseconds of a call; each sample runs as many calls as fill a millisecond."""
 
     def __init__(self, function):
         function()
@@ -66,11 +66,11 @@ class CpuTimer:
 
 
 class GpuTimer:
-    """The same by events, with a cold cache before each call."""
+    """Measures the microseconds of a call by CUDA events, with a cold L2 cache before each call."""
 
     def __init__(self, function):
         function()
-        self.scratch = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")  # the current one
+        self.scratch = torch.empty(FLUSHED, dtype=torch.uint8, device="cuda")  # the current device
 
     def __call__(self, function):
         for _ in range(2):
@@ -86,7 +86,8 @@ class GpuTimer:
 
 
 def questions_of(function):
-    """What a call asks: the objects of "asked", without those that leave no choice."""
+    """Returns the questions that a call asks, as opdock.h's "asked" objects with several
+    choices."""
     tuning("measure")
     try:
         function()
@@ -96,8 +97,8 @@ def questions_of(function):
 
 
 def times_of(function, timer, question, count):
-    """{way: [microseconds in each round]}; a way in which the op cannot be called is left out. The
-    rounds go through all ways, so that a drift of clocks meets each of them."""
+    """Returns {choice: [microseconds in each round]}, without choices that the op cannot be called
+    with. Each round measures all choices, so that clock drift affects all of them."""
     times = {way: [] for way in (OWN, *range(count))}
     try:
         for turn in range(ROUNDS):
@@ -123,13 +124,14 @@ def load(path):
 
 
 def listed(module, name, usual, device):
-    """A bench's SHAPES or DTYPES, a list or a dict by the kind of device."""
+    """Returns a bench's SHAPES or DTYPES, which is a list or a dict by the kind of device."""
     found = getattr(module, name, usual)
     return found.get(device, usual[device]) if isinstance(found, dict) else found
 
 
 def situations_of(module, device, skipped, smallest=False):
-    """(text, function) for each op, shape and dtype on the device. smallest: the one shape."""
+    """Yields (text, function) for each op, shape and dtype on the device. smallest: only for the
+    smallest shape. Appends what cannot be made to `skipped`."""
     kind = device.partition(":")[0]
     shapes = listed(module, "SHAPES", SHAPES, kind)
     for shape in [min(shapes, key=math.prod)] if smallest and shapes else shapes:
@@ -145,7 +147,8 @@ def situations_of(module, device, skipped, smallest=False):
 
 
 def asks_on_cpu(modules):
-    """Whether a call on the CPU asks for a way, by one of each op and dtype."""
+    """Returns whether any op asks for a launch choice on the CPU; tries one call of each op and
+    dtype."""
     for module in modules:
         for _, function in situations_of(module, "cpu", [], smallest=True):
             with contextlib.suppress(OpdockError):
@@ -155,7 +158,7 @@ def asks_on_cpu(modules):
 
 
 def answers_of(text, function, device, progress):
-    """(scope, question, (text, count, times)) for each question that a call asks."""
+    """Yields (scope, question, (text, count, times)) for each question that a call asks."""
     asked = questions_of(function)
     timer = (CpuTimer if device == "cpu" else GpuTimer)(function) if asked else None
     for i, one in enumerate(asked):
@@ -166,11 +169,11 @@ def answers_of(text, function, device, progress):
 
 
 def measure(modules, wanted, progress, skipped):
-    """{(plugin, version, build, device): {question: [(situation, count, times)]}}."""
+    """Returns {(plugin, version, build, device): {question: [(situation, count, times)]}}."""
     found = {}
     for module in modules:
         for device in wanted:
-            # Its events are of the current device.
+            # torch's events belong to the current device.
             with contextlib.nullcontext() if device == "cpu" else torch.cuda.device(device):
                 for text, function in situations_of(module, device, skipped):
                     progress(text)
@@ -186,7 +189,7 @@ def measure(modules, wanted, progress, skipped):
 
 
 def result(question, rows):
-    """What is to be stored for a question."""
+    """Returns the object to store for a question."""
     times = [row[2] for row in rows]
     way = choose(times)
     return {
@@ -200,7 +203,8 @@ def result(question, rows):
 
 
 def lines_of(questions, results):
-    """The table's rows: situation, ways, the own one's time, the best one, its time, the gain."""
+    """Yields the table's rows: situation, number of choices, the own choice's time, the best
+    choice, its time, the gain."""
     yield "SITUATION", "WAYS", "OWN", "BEST", "", "GAIN"
     for question, rows in questions.items():
         way = results[question]["choice"]
@@ -221,7 +225,7 @@ def print_table(lines):
 
 
 def report(name, scope, questions):
-    """Stores what is faster, and prints what was found."""
+    """Stores the results of one scope and prints them as a table."""
     results = {question: result(question, rows) for question, rows in questions.items()}
     plugin, version, build, device = scope
     print(f"{plugin} {version} on {device}")
@@ -245,7 +249,8 @@ def report(name, scope, questions):
 
 
 def main(words):
-    """words: the plugin's name, a device or "", the files of its benches. The exit status."""
+    """Runs the measurements; returns the exit status. words: the plugin's name, a device or "", and
+    the files of its benches."""
     name, only, *files = words
     modules = [module for module in map(load, map(Path, files)) if hasattr(module, "candidates")]
     if not modules:

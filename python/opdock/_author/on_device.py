@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies CPU torch tensors to a device, and the results of an op there back."""
+"""Copies CPU torch tensors to a device and an op's results back, for opdock.testing."""
 
 import contextlib
 import inspect
@@ -10,39 +10,40 @@ import torch
 
 from opdock._author import driver
 
-__tracebackhide__ = True  # of pytest: the line of the test is what matters
+__tracebackhide__ = True  # pytest then shows the test's line, not this module's
 
 
 def is_soft():
-    """Whether the driver libraries are the software GPU's stand-ins."""
+    """Returns whether the driver libraries are the software GPU's replacements."""
     return bool(os.environ.get("OPDOCK_SOFTGPU"))
 
 
 def torch_has(kind):
-    """Whether this torch computes on "cuda" or "rocm", which it calls "cuda" too."""
+    """Returns whether this torch can use `kind`, "cuda" or "rocm" (which torch calls "cuda"
+    too)."""
     if is_soft() or not torch.cuda.is_available():
         return False
     return (kind == "rocm") == (torch.version.hip is not None)
 
 
 def split(device):
-    """("cuda", 1) of "cuda:1"."""
+    """Returns (kind, index) of a device: ("cuda", 1) for "cuda:1"."""
     kind, _, index = str(device).partition(":")
     return kind, int(index or 0)
 
 
 def _storage(x):
-    """All of the memory that x is a view of, as a tensor of its dtype."""
+    """Returns the whole storage that x is a view of, as a tensor of x's dtype."""
     return torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
 
 
 class _ByTorch:
-    """One storage and its views on a device that torch has."""
+    """Moves storages and their views to a device that torch can use."""
 
     def __init__(self, device):
         kind, index = split(device)
         self.device = f"cuda:{index}"
-        self.storages = {}  # address -> (a CPU view, the whole on the device)
+        self.storages = {}  # address -> (a CPU view, its storage on the device)
 
     def move(self, x, fresh=False):
         there = self.storages.setdefault(
@@ -61,12 +62,13 @@ class _ByTorch:
 
 
 class _ByDriver:
-    """The same through the driver library. A tensor that shares no memory with the others gets just
-    what its elements need: whatever a kernel touches beside them shows on the software GPU."""
+    """Does the same through the driver library. A tensor that shares no memory with the others gets
+    only the memory of its elements, so that the software GPU reports every access outside of
+    them."""
 
     def __init__(self, device, tensors=()):
         self.gpu = driver.gpu(*split(device))
-        self.storages = {}  # of several views: address -> (bytes, DeviceArray)
+        self.storages = {}  # with several views: address -> (bytes, DeviceArray)
         self.views = []
         addresses = {}
         for x in {id(x): x for x in tensors if x.numel()}.values():
@@ -84,14 +86,15 @@ class _ByDriver:
             there = self.storages[address][1]
             offset = x.storage_offset() * x.element_size()
             view = DeviceArray(self.gpu, there.address + offset, x.shape, x.stride(), x.dtype)
-            view.memory = there  # lives as long
+            view.memory = there  # keeps the memory alive
             return view
         array = allocate_like(x, self.gpu) if fresh else to_gpu(x, self.gpu)
         self.views.append((x, array))
         return array
 
     def reading(self, tensors, what):
-        """A context in which what this thread launches is not to write to these, [(x, array)]."""
+        """Returns a context in which this thread's launches must not write to `tensors`, [(x,
+        array)]."""
         from opdock._author.device_array import reach
 
         ranges = [(array.address, reach(x)) for x, array in tensors if x.numel()]
@@ -108,10 +111,11 @@ def _mover(device, tensors=()):
 
 
 def move(x, device):
-    """`x`, a CPU torch tensor, on the device, with its shape, strides, dtype and alignment.
+    """Copies the CPU torch tensor `x` to the device; keeps its shape, strides, dtype and alignment.
 
-    device: "cpu" (then it is x itself), "cuda", "rocm:1". Gives a torch tensor where torch has the
-    device, else an object that opdock's functions take. Anything else than a tensor: itself.
+    device: "cpu" (which returns x itself), "cuda", "rocm:1". Returns a torch tensor if torch has
+    the device, else an object that opdock's functions accept. Returns anything that is no tensor
+    unchanged.
     """
     if split(device)[0] == "cpu" or not isinstance(x, torch.Tensor):
         return x
@@ -119,8 +123,8 @@ def move(x, device):
 
 
 def to_cpu(x):
-    """A result of an op as a CPU torch tensor of the same strides; a tuple or list of them; else
-    `x` itself. Waits for the device."""
+    """Copies an op's result to a CPU torch tensor of the same strides; a tuple or list likewise,
+    element by element. Returns anything else unchanged. Waits for the device."""
     if isinstance(x, (tuple, list)):
         return type(x)(map(to_cpu, x))
     if isinstance(x, torch.Tensor):
@@ -137,15 +141,15 @@ def _tensors(values):
 
 
 def _only_read(op, args, keywords):
-    """The tensors that the op's schema gives it to read, but for those that share memory with one
-    that it may write. Of a function without a schema: none."""
+    """Returns the tensor arguments that the op may only read by its schema, without those that
+    share memory with one that it may write. A function without a schema has none."""
     schema = getattr(op, "schema", None)
     if schema is None:
         return []
     written = {"out", *re.findall(r"\(\w!\)(?:\[\])?\??\s+(\w+)", schema)}
     try:
         arguments = inspect.signature(op).bind(*args, **keywords).arguments
-    except TypeError:  # the op itself says what is wrong
+    except TypeError:  # the call of the op will report it
         return []
 
     def storages(names):
@@ -166,13 +170,15 @@ def _device_of(x):
 
 
 def on(device, op):
-    """A function that calls `op` on the device with CPU torch tensors and returns such.
+    """Returns a function that calls `op` on the device, with CPU torch tensors as arguments and
+    results.
 
-    Views of one tensor share memory on the device too. Results must lie on the device; one that was
-    passed as `out` is the caller's tensor again. What the op wrote into its arguments is in the
-    caller's tensors afterwards. `out` is handed over uninitialised where torch does not have the
-    device, so that an element that is never written shows. What the schema does not mark as written
-    is the op's only to read, and the software GPU finds who writes there. Waits for the device.
+    Views of one tensor share memory on the device too. Results must be on the device; a result that
+    was passed as `out` is the caller's tensor again. After the call the caller's tensors have the
+    values that the op wrote into its arguments. Where torch does not have the device, `out` is
+    passed uninitialised, so that an element that is never written shows. Arguments that the schema
+    does not mark as written are read-only, and the software GPU reports a write to them. Waits for
+    the device.
     """
     kind, index = split(device)
     if kind == "cpu":
@@ -180,7 +186,7 @@ def on(device, op):
 
     def call(*args, **keywords):
         mover = _mover(device, list(_tensors([*args, *keywords.values()])))
-        moved = {}  # by id, so that one tensor given twice stays one
+        moved = {}  # by id, so that a tensor passed twice is moved once
 
         def there(x, fresh=False):
             if isinstance(x, (tuple, list)):

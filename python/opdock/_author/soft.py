@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock test --device=soft PATH`: a plugin's tests on software GPUs, one kind after the other.
+"""Implements `opdock test --device=soft PATH`: runs a plugin's tests on each kind of software GPU.
 
 A software GPU is a replacement for a driver library that executes kernels on the CPU
-(docs/testing-kernels.md). Only the place where the loader finds the driver differs from a test on
-a GPU.
+(docs/testing-kernels.md). The only difference from a test on a real GPU is where the dynamic loader
+finds the driver.
 """
 
 import json
@@ -14,7 +14,7 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-#: What each kind of software GPU is: (backend, threads of a warp).
+#: Kinds of software GPUs: architecture -> (backend, threads in a warp).
 KINDS = {"sm_90": ("cuda", 32), "gfx1030": ("rocm", 32), "gfx90a": ("rocm", 64)}
 _LIBRARIES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so.6"}
 _COUNTERS = [
@@ -30,7 +30,8 @@ _COUNTERS = [
 
 
 def kind_of(arch):
-    """(backend, warp) of an architecture that the replacement drivers know; else None."""
+    """Returns (backend, warp size) of an architecture that the replacement drivers know; else
+    None."""
     if re.fullmatch(r"sm_\d{2,3}", arch):
         return "cuda", 32
     # AMD's GCN and CDNA (gfx6 to gfx9) have 64-wide warps, RDNA (gfx10 and later) 32-wide ones.
@@ -39,24 +40,25 @@ def kind_of(arch):
 
 
 def environment(base, drivers, code, gpus, scratch, **settings):
-    """The variables `base` as a process has them for which libcuda and libamdhip64 are the software
-    GPU's.
+    """Returns the environment `base`, changed so that the process loads the software GPU's libcuda
+    and libamdhip64.
 
-    drivers: the folder of the replacement drivers. code: the code folder. gpus: of OPDOCK_SOFTGPU,
-    each with an "arch". scratch: a folder for what the process reads. settings: more of
-    OPDOCK_SOFTGPU: "seed", "failures", … (core/softgpu/driver).
+    drivers: the folder of the replacement drivers. code: the code folder. gpus: OPDOCK_SOFTGPU's
+    list, each with an "arch". scratch: a folder for files that the process reads. settings: more
+    members of OPDOCK_SOFTGPU: "seed", "failures", … (core/softgpu/driver).
     """
-    # Those hide the user's own GPUs.
+    # These variables hide GPUs; they are meant for the user's real ones.
     visible = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
     env = {name: value for name, value in base.items() if name not in visible}
     others = env.get("LD_LIBRARY_PATH")
     env |= {
         "LD_LIBRARY_PATH": f"{drivers}:{others}" if others else str(drivers),
         "OPDOCK_SOFTGPU": json.dumps({"gpus": gpus, "code": str(code), **settings}),
-        "OPDOCK_JIT_KEEP": str(code),  # what is compiled at run time is executed too
+        # Keeps the sources of kernels compiled at run time, so that they can be executed.
+        "OPDOCK_JIT_KEEP": str(code),
     }
     if any(kind_of(gpu["arch"])[0] == "rocm" for gpu in gpus):
-        # What Opdock knows of AMD GPUs it reads from the kernel's driver.
+        # Opdock reads what it knows of AMD GPUs from the kernel driver's files.
         kfd = Path(scratch) / "kfd"
         subprocess.run([Path(drivers) / "softgpu-kfd", kfd], env=env, check=True)
         env["OPDOCK_KFD"] = str(kfd)
@@ -64,14 +66,14 @@ def environment(base, drivers, code, gpus, scratch, **settings):
 
 
 def fill_code(program, plugins, code):
-    """Fills the code folder from plugins' own images; program: opdock-soft-code. True if it could;
-    otherwise the program has said why not."""
+    """Fills the code folder from the plugins' images. program: opdock-soft-code. Returns whether it
+    succeeded; otherwise the program has printed the reason."""
     words = [program, *map(str, plugins), str(code)]
     return subprocess.run(words, stdout=subprocess.DEVNULL).returncode == 0
 
 
 def code_folder():
-    """Where sources and their compiled code are kept between runs."""
+    """Returns the folder in which sources and their compiled code are kept between runs."""
     cache = os.environ.get("OPDOCK_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "opdock"
     )
@@ -79,7 +81,7 @@ def code_folder():
 
 
 def counted(path):
-    """{"passed": …, "failed": …, "skipped": …, "not run": …} of a JUnit file."""
+    """Returns the counts {"passed": …, "failed": …, "skipped": …, "not run": …} of a JUnit file."""
     counts = {"passed": 0, "failed": 0, "skipped": 0, "not run": 0}
     if path.exists():
         for case in ElementTree.parse(path).getroot().iter("testcase"):
@@ -94,7 +96,7 @@ def counted(path):
 
 
 def print_counters(path):
-    """The table of --counters: sums over all launches, by kernel."""
+    """Prints the table of --counters: the sums over all launches, by kernel."""
     if not path.exists():
         print("no counters: the software GPU wrote none")
         return
@@ -108,7 +110,7 @@ def print_counters(path):
 
 
 def why_not(report, backend, drivers):
-    """Why the plugin cannot run on software GPUs of this backend; None if it can."""
+    """Returns why the plugin cannot run on software GPUs of this backend; None if it can."""
     if all(device["device"].split(":")[0] != backend for device in report["devices"]):
         return f"the plugin has no ops for {backend}"
     images = [image for image in report["images"] if image["backend"] == backend]
@@ -121,8 +123,11 @@ def why_not(report, backend, drivers):
 
 
 def run_one(run, base, report, arch, progress, options, code):
-    """Runs the tests on one software GPU. progress: which one of how many, "1 of 3". Returns a line
-    that says how it went, and whether well; None where nothing could be run."""
+    """Runs the tests on one software GPU.
+
+    progress: its number and their count, "1 of 3". Returns (a line with the outcome, whether all is
+    well, or None if nothing could be run).
+    """
     backend, warp = kind_of(arch)
     title = f"{arch} ({backend}, warps of {warp})"
     if reason := why_not(report, backend, options["drivers"]):
@@ -152,13 +157,13 @@ def run_one(run, base, report, arch, progress, options, code):
 
 
 def claimed_archs(report, archs):
-    """Those of `archs` for which the plugin has ops; all, if it has none for any."""
+    """Returns the elements of `archs` that the plugin has ops for; all of them if it has none."""
     claimed = {device["device"].split(":")[0] for device in report["devices"]}
     return [arch for arch in archs if kind_of(arch)[0] in claimed] or archs
 
 
 def wanted_archs(options):
-    """The architectures to test; raises ValueError with what is wrong."""
+    """Returns the architectures to test; raises ValueError for an invalid option."""
     if options["arch"]:
         arch = re.sub(r"^(\d{1,2})\.(\d)$", r"sm_\1\2", options["arch"])  # "9.0" is sm_90
         kind = kind_of(arch)
@@ -176,7 +181,7 @@ def wanted_archs(options):
 
 
 def build_arguments(archs):
-    """Those of `opdock build` that give the plugin images for these architectures."""
+    """Returns the arguments of `opdock build` that build images for these architectures."""
     lists = {"--archs": [], "--hip-archs": []}
     for arch in archs:
         number = arch.removeprefix("sm_")
@@ -189,11 +194,11 @@ def build_arguments(archs):
 
 
 def test(run, base, plugin, report, options):
-    """Runs the tests on each software GPU in turn and prints how it went; returns the exit status.
+    """Runs the tests on each software GPU in turn and prints the outcomes; returns the exit status.
 
-    run(arguments, env): pytest with these arguments more; returns its status. base: the variables
-    of a test of this plugin. plugin: the built file. report: opdock.inspect() of it. options: what
-    the command was given.
+    run(arguments, env): runs pytest with these additional arguments; returns its status. base: the
+    environment for a test of this plugin. plugin: the built file. report: opdock.inspect() of it.
+    options: the options of the command.
     """
     code = code_folder()
     code.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What opdock.h's opdock_tuning_json does, from Python."""
+"""Calls opdock.h's opdock_tuning_json from Python."""
 
 import contextlib
 import json
@@ -9,15 +9,20 @@ from opdock._errors import UnsupportedError
 
 
 def tuning(action, **request):
-    """The object that the action writes; opdock.h describes both. Raises as opdock's functions do,
-    IncompatibleError if there is no cache to store in."""
+    """Runs an action of opdock_tuning_json and returns its result as a dict; opdock.h describes
+    both. Raises as opdock's functions do, and IncompatibleError if there is no cache to store
+    in."""
     return json.loads(_opdock.tuning_json(action, json.dumps(request) if request else None))
 
 
 def in_each_way(function):
-    """[(way, what function() returns)]: first -1, the plugin's own way, then each that the ops it
-    calls ask the host for (docs/tuning.md): for tests that all of them compute the same. A way in
-    which an op cannot be called (UnsupportedError) is left out. Not beside other threads' calls."""
+    """Calls function() with each launch choice of the ops that it calls; returns [(choice,
+    result)].
+
+    Tests use it to check that all choices compute the same. The first choice is -1, the plugin's
+    own; then come those that the ops ask the host for (docs/tuning.md). A choice that an op cannot
+    be called with (UnsupportedError) is left out. No other thread may call ops meanwhile.
+    """
     try:
         tuning("measure", choice=-1)
         found = [(-1, function())]

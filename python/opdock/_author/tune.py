@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock bench --tune` and `--forget` (docs/tuning.md): which plugins are meant, and with which
-variables each is measured, in a process of its own (measure.py).
+"""Implements `opdock bench --tune` and `--forget` (docs/tuning.md): finds the plugins that are
+meant, and measures each in a separate process (measure.py).
 """
 
 import os
@@ -14,7 +14,7 @@ from opdock._author.stored import tuning
 
 
 def name_in(folder):
-    """The name of the source plugin in a folder."""
+    """Returns the name of the source plugin in a folder."""
     text = (folder / "plugin.toml").read_text()
     found = re.search(r"""^name\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
     if found is None:
@@ -23,9 +23,11 @@ def name_in(folder):
 
 
 def meant(words, known):
-    """[(name, folder)] of the plugins that the words name: folders, plugin.toml files, or names of
-    source plugins among `known`, the reports of opdock.plugins(); without words all of these with
-    benches."""
+    """Returns [(name, folder)] of the plugins that the words name.
+
+    words: folders, plugin.toml files, or names of source plugins among `known`, the reports of
+    opdock.plugins(). Without words, all source plugins of `known` that have benches.
+    """
     sources = {p["name"]: Path(p["path"]) for p in known if p["kind"] == "source"}
     sources = {n: p.parent if p.name == "plugin.toml" else p for n, p in sources.items()}
     if not words:
@@ -47,8 +49,9 @@ def meant(words, known):
 
 
 def variables(command, name, folder, known):
-    """Of the process that measures: the plugin is the one that programs find here, or, if they find
-    none, what is built from the folder. None if that cannot be built."""
+    """Returns the environment of the measuring process; None if the plugin cannot be built. The
+    process uses the plugin of that name that programs find here, or else one built from the
+    folder."""
     for report in known:
         usable = report["usable"] if report["kind"] == "binary" else report["verdict"] != "rejected"
         if report.get("name") == name and usable:
@@ -63,11 +66,11 @@ def variables(command, name, folder, known):
 
 
 def tune(command, device, words):
-    """Returns the exit status."""
+    """Measures the plugins that `words` name, on `device` or on all; returns the exit status."""
     import opdock
 
     commands.check_packages("bench")
-    tuning("list")  # raises if nothing can be stored
+    tuning("list")  # raises IncompatibleError if nothing can be stored
     known = opdock.plugins()
     plugins = meant(words, known)
     if not plugins:
@@ -92,7 +95,8 @@ def tune(command, device, words):
 
 
 def forget(words):
-    """Returns the exit status."""
+    """Deletes the stored choices of the plugins that `words` name, or of all; returns the exit
+    status."""
     names = [name_in(Path(w)) if (Path(w) / "plugin.toml").is_file() else w for w in words]
     for name in names or [None]:
         found = tuning("forget", **({} if name is None else {"plugin": name}))

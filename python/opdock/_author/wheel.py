@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock wheel PATH`: a built plugin as a Python package that announces it (docs/python.md)."""
+"""Implements `opdock wheel PATH`: packs a built plugin as a Python package that announces it
+(docs/python.md)."""
 
 import base64
 import hashlib
@@ -8,11 +9,12 @@ import sys
 import zipfile
 from pathlib import Path
 
-#: By ELF's numbers.
+#: ELF machine numbers -> names in wheel tags.
 MACHINES = {62: "x86_64", 183: "aarch64"}
-#: What a Linux distribution has whose glibc is that of a manylinux tag (PEP 600).
+#: Libraries that every distribution with the glibc of a manylinux tag has (PEP 600).
 LIBRARIES = {"libc", "libm", "libdl", "libpthread", "librt", "libgcc_s", "libstdc++", "ld-linux"}
-#: The oldest glibc 2.N of distributions that have these symbol versions: (up to, N) by prefix.
+#: For each prefix of symbol versions: (last version number, N), where 2.N is the oldest glibc of
+#: distributions that have versions up to that number.
 OLDEST = {
     "GLIBCXX_3.4.": [
         (19, 17),
@@ -30,7 +32,8 @@ OLDEST = {
 
 
 def glibc_for(version):
-    """N of the oldest glibc 2.N with which distributions have a symbol version; None: not known."""
+    """Returns N of the oldest glibc 2.N of distributions with this symbol version; None if
+    unknown."""
     if found := re.fullmatch(r"GLIBC_2\.(\d+)(\.\d+)?", version):
         return max(int(found[1]), 17)
     if version in ("GLIBCXX_3.4", "CXXABI_1.3", "CXXABI_FLOAT128"):
@@ -43,7 +46,8 @@ def glibc_for(version):
 
 
 def platform_tag(report):
-    """The tag of a file by its inspect() report, and why it is no manylinux tag (else None)."""
+    """Returns the platform tag for a file's inspect() report, and why it is no manylinux tag or
+    None."""
     arch = MACHINES[report["machine"]]
     for library in report["needed"]:
         if re.match(r"ld-linux|[^.]*", library)[0] not in LIBRARIES:
@@ -58,7 +62,8 @@ def platform_tag(report):
 
 
 def python_tag(report):
-    """Of a plugin that calls Python's C API: this Python's; else any Python 3's."""
+    """Returns this Python's tag for a plugin that calls Python's C API, else that of any Python
+    3."""
     if any(re.match(r"_?Py[A-Z_]", name) for name in report["undefined"]):
         cpython = f"cp{sys.version_info[0]}{sys.version_info[1]}"
         return f"{cpython}-{cpython}"
@@ -71,8 +76,8 @@ def digest(data):
 
 
 def write(plugin, report, out):
-    """The wheel's path. plugin: the built file; report: of inspect(); out: a folder, made if it is
-    not there. The same plugin makes the same bytes."""
+    """Writes the wheel and returns its path. plugin: the built file; report: what inspect()
+    returned; out: a folder, which is created if needed. The same plugin gives the same bytes."""
     note = report["note"]
     package = f"opdock_plugin_{note['name']}"
     version = note["version"]
@@ -103,7 +108,7 @@ def write(plugin, report, out):
     path = out / f"{package}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
-            member = zipfile.ZipInfo(name)  # of 1980, whenever it is made
+            member = zipfile.ZipInfo(name)  # dated 1980: the same bytes at any time
             member.external_attr = (0o755 if name.endswith(".so") else 0o644) << 16
             member.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(member, data)
