@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of DeepSpeed's module transformer_inference, by Opdock's plugins.
+"""The functions of DeepSpeed's module transformer_inference, on Opdock's plugins.
 
     module = InferenceBuilder().load()
     module.allocate_workspace_fp16(768, 12, 128, 1, 12)
     out, keys, values = module.softmax_context_fp16(qkv, mask, ...)
 
-All of DeepSpeed 0.7.7 and of 0.19.8, each dtype's with its end (fp32, fp16, bf16). Where the two
-pass other arguments, their number says which one calls, or what the function's text says. Tensors
-lie on one device, in the dtype of the function's name, and the work runs on the current stream, or
-on the CPU. Functions may be called from any thread. docs/deepspeed.md lists what differs from
-DeepSpeed's. Errors are opdock.InvalidArgumentError and opdock.ArgumentError.
+It has all functions of DeepSpeed 0.7.7 and 0.19.8; the end of a name says the dtype (fp32, fp16,
+bf16). Where the two versions pass different arguments, their number, or the rule in the function's
+docstring, tells which version calls. All tensors of a call are on one device and have the dtype
+that the name says. The work runs on the current stream, or on the CPU. Any thread may call the
+functions. docs/deepspeed.md lists the differences from DeepSpeed. Errors are
+opdock.InvalidArgumentError and opdock.ArgumentError.
 """
 
 import torch
@@ -29,7 +30,7 @@ from opdock.compat.deepspeed.inference import (
 from opdock.compat.deepspeed.inference._arguments import named
 from opdock.compat.deepspeed.inference._checks import DTYPES, Caller
 
-#: functions of which there is one for each dtype: softmax_fp32, softmax_fp16, softmax_bf16, …
+#: functions with one variant for each dtype: softmax_fp32, softmax_fp16, softmax_bf16, …
 _FOR_EACH_DTYPE = {
     "add_padding": padding.add_padding,
     "allocate_workspace": workspace.allocate_workspace,
@@ -53,7 +54,7 @@ _FOR_EACH_DTYPE = {
     "softmax_context": attention.softmax_context,
     "vector_matmul": gemms.vector_matmul,
 }
-#: functions whose first tensor says the dtype
+#: functions that take the dtype of their first tensor
 _FOR_ANY_DTYPE = {
     "_layer_norm_residual": norms.layer_norm_residual,
     "_vector_add": elementwise.vector_add,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which argument a call has failed by: asked for only once it has, so that good calls pay nothing.
+"""Finds the argument that made a call fail. It runs only after a failure, so good calls pay
+nothing.
 
-What a function takes is said by its annotations, and for what is passed by number behind these by
-`more`, a dict {how many: {name: type}} that the function has.
+A function's annotations describe its named parameters. Its attribute `more`, a dict {number of
+further positional arguments: {name: type}}, describes the arguments behind these.
 """
 
 import functools
@@ -16,8 +17,8 @@ from opdock.compat.deepspeed.inference._checks import refuse_type
 
 Tensor, MaybeTensor = torch.Tensor, torch.Tensor | None
 
-# What Python and torch raise for an argument that is none of what they work with. A RuntimeError
-# may have other causes, and is another error only where an argument is at fault.
+# Exceptions that Python and torch raise for unsuitable arguments. A RuntimeError may have other
+# causes; it is replaced only if an argument is at fault.
 _BARE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
@@ -46,8 +47,11 @@ _KINDS = {
 
 
 def named(function, at):
-    """The function as DeepSpeed's of the name at.name. A call that ends in a bare Python error
-    raises ArgumentError, which names the function and, where one is at fault, the argument."""
+    """Returns the function under DeepSpeed's name, at.name, without its first parameter.
+
+    If a call ends in a bare Python error, it raises ArgumentError instead, which names the function
+    and, if one argument is at fault, the argument.
+    """
 
     def call(*arguments, **keywords):
         try:
@@ -66,7 +70,7 @@ def named(function, at):
 
 
 def _explain(function, at, arguments, keywords, error):
-    """Raises for a call of the function that has raised `error`, if arguments are the cause."""
+    """Raises ArgumentError after a call that raised `error`, if the arguments are the cause."""
     try:
         bound = inspect.signature(function).bind(at, *arguments, **keywords)
     except TypeError as problem:

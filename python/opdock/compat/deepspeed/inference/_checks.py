@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the functions of the binding check before an op sees their arguments."""
+"""Argument checks that the binding's functions make before they call an op."""
 
 import functools
 from typing import NamedTuple
@@ -8,15 +8,15 @@ import torch
 
 from opdock._errors import ArgumentError, InvalidArgumentError
 
-#: the ends of the functions' names, and the dtypes that these mean
+#: suffix of a function's name -> dtype
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _SUFFIXES = {dtype: suffix for suffix, dtype in DTYPES.items()}
 
 
 class Caller(NamedTuple):
-    """The function that the program has called: its name, and the dtype of its tensors.
+    """The function that the program called: its name, and the dtype of its tensors.
 
-    dtype None: the function takes any of DTYPES, and its first tensor says which one.
+    dtype None: the function accepts all DTYPES and takes that of its first tensor.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Caller(NamedTuple):
 
 
 def without_gradients(function):
-    """The function with gradients not recorded: DeepSpeed's functions record none either."""
+    """Decorates a function to record no gradients, as DeepSpeed's functions do not."""
 
     @functools.wraps(function)
     def call(*arguments, **named):
@@ -44,7 +44,7 @@ def refuse(at, argument, found, wanted, remedy):
 
 
 def refuse_type(at, argument, found, wanted, cause=None):
-    """Raises ArgumentError about an argument that is none of what the function takes."""
+    """Raises ArgumentError about an argument of a wrong type."""
     raise ArgumentError(
         f"{at.name}(): argument {argument!r}: found an object of type {type(found).__name__}, "
         f"wanted {wanted}; pass one"
@@ -52,7 +52,8 @@ def refuse_type(at, argument, found, wanted, cause=None):
 
 
 def refuse_count(at, count, forms):
-    """Raises ArgumentError about the number of arguments. forms: {number: whose form it is}."""
+    """Raises ArgumentError about the number of arguments. forms: {number: the version that passes
+    it}."""
     wanted = ", ".join(f"{number} ({whose})" for number, whose in forms.items())
     raise ArgumentError(
         f"{at.name}(): found {count} arguments, wanted {wanted}; pass them by position, as "
@@ -68,10 +69,11 @@ def _dtype_remedy(at, found, wanted):
 
 
 def check(at, **tensors):
-    """That all are tensors of the function's dtype on one device; None is accepted but first.
+    """Checks that all are tensors of the function's dtype on one device. All but the first may be
+    None.
 
-    The first one counts for the others: it gives the device, and the dtype where the name of the
-    function does not.
+    The first tensor decides the device, and the dtype if the function's name does not. Raises
+    InvalidArgumentError.
     """
     dtype, first, device = at.dtype, None, 0
     for argument, tensor in tensors.items():
@@ -90,7 +92,7 @@ def check(at, **tensors):
 
 
 def _dtype_of(at, argument, tensor):
-    """The function's dtype, or of one that takes any the tensor's."""
+    """Returns the function's dtype, or the tensor's if the function accepts several."""
     if not isinstance(tensor, torch.Tensor):
         refuse(at, argument, f"a {type(tensor).__name__}", "a torch.Tensor", "pass one")
     if at.dtype is not None:
@@ -102,7 +104,7 @@ def _dtype_of(at, argument, tensor):
 
 
 def check_dims(at, argument, tensor, *wanted):
-    """That the tensor has one of the wanted numbers of dimensions."""
+    """Checks that the tensor has one of the wanted numbers of dimensions."""
     if tensor.dim() not in wanted:
         numbers = " or ".join(map(str, wanted))
         refuse(
@@ -115,15 +117,17 @@ def check_dims(at, argument, tensor, *wanted):
 
 
 def given(**named):
-    """The arguments that are not None: an op's defaults count for the others."""
+    """Returns the arguments that are not None; for the others the op's defaults apply."""
     return {name: value for name, value in named.items() if value is not None}
 
 
 def rows(tensor):
-    """The tensor itself where elements of a row lie side by side, as all ops want, else a copy."""
+    """Returns the tensor itself if its last dimension is contiguous, which all ops require, else a
+    copy."""
     return tensor if tensor.stride(-1) == 1 or tensor.shape[-1] <= 1 else tensor.contiguous()
 
 
 def optional(tensor):
-    """A tensor that DeepSpeed passes for "none", of one dimension at most, as None."""
+    """Returns None for a tensor of at most one dimension, which DeepSpeed passes instead of
+    None."""
     return None if tensor is None or tensor.dim() <= 1 else tensor

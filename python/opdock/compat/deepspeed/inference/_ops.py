@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opdock's ops behind the binding, each looked up when it is called for the first time."""
+"""Opdock's ops behind the binding, as attributes; each is looked up on first use."""
 
 import opdock
 from opdock.compat.deepspeed._verdict import SERVED

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the keys and values of sequences are kept: by model, and by stream or thread.
+"""Keeps the keys and values of sequences, separately for each model and each stream or CPU thread.
 
-Each stream of a GPU has an Arena of its own, and on the CPU each thread: a sequence stays in the
-one that its prompt was computed in. A model that install() knows of has Arenas of its own; all
-others share those of `shared`.
+Each stream of a GPU has its own Arena, and on the CPU each thread has one. A sequence stays in the
+Arena that its prompt was computed in. A model that install() knows has its own Arenas; all other
+models share those of `shared`.
 """
 
 import collections
@@ -17,15 +17,15 @@ import torch
 
 from opdock._errors import InvalidArgumentError
 
-# Streams whose arenas a model keeps, the last ones used: more than torch has of its own. Others are
-# a program's, and nothing tells that one of them is gone.
+# The number of streams whose arenas a model keeps, the most recently used ones: more than torch's
+# stream pool has. A program may create further streams, and nothing reports their destruction.
 _MOST_STREAMS = 256
 
 
 class Plan(NamedTuple):
-    """What allocate_workspace() has been asked for. tokens: as many as a cache has places."""
+    """The arguments of allocate_workspace(). tokens: the number of places in a cache."""
 
-    heads: int  # of this device
+    heads: int  # on this device
     head_size: int
     batch: int
     layers: int
@@ -34,10 +34,11 @@ class Plan(NamedTuple):
 
 
 class Cache:
-    """A layer's keys and values: [2, batch, heads, places, size], of which `tokens` are written.
+    """A layer's keys and values: [2, batch, heads, places, size]; the first `tokens` places are
+    written.
 
-    keys, values: all places, as the ops take them: [batch, places, heads, size]. prompt: the number
-    of the prompt that its sequence began with.
+    keys, values: views of all places in the ops' layout, [batch, places, heads, size]. prompt: the
+    number of the prompt that started the sequence.
     """
 
     def __init__(self, batch, heads, places, size, like, prompt):
@@ -48,11 +49,11 @@ class Cache:
         self.tokens, self.prompt = 0, prompt
 
     def keys_and_values(self, tokens):
-        """Views [batch, heads, tokens, size]; they keep the memory alive."""
+        """Returns views [batch, heads, tokens, size] of both, which keep the memory alive."""
         return self.both[0, :, :, :tokens], self.both[1, :, :, :tokens]
 
     def grown(self, places):
-        """A Cache with the same tokens and more places; who holds views of this one keeps them."""
+        """Returns a Cache with the same tokens and more places; views of this Cache stay valid."""
         _, batch, heads, _, size = self.both.shape
         made = Cache(batch, heads, places, size, self.both, self.prompt)
         made.tokens = self.tokens
@@ -65,16 +66,16 @@ _prompts = itertools.count(1)
 
 
 class Arena:
-    """The state of one stream of a GPU, or one thread on the CPU; not for several threads at once.
+    """The state of one stream of a GPU, or of one CPU thread. Only one thread may use it at a time.
 
-    tokens: how many a sequence has with the token of the current step; 1 before a prompt. prompt:
-    the number of the prompt that it began with; a layer's cache that has another one is of a
-    sequence before.
+    tokens: the length of the sequence including the current step's token; 1 before a prompt.
+    prompt: the number of the prompt that started the sequence; a layer's cache with another number
+    belongs to an earlier sequence.
     """
 
     def __init__(self, model):
         self.own_plan = None
-        self.asked = None  # the Plan before memory was looked at
+        self.asked = None  # the requested Plan, before it was limited by free memory
         self.caches = {}  # a layer's number -> Cache
         self.prompt = 0
         self._model = weakref.ref(model)
@@ -82,41 +83,52 @@ class Arena:
         self.reset()
 
     def reset(self):
-        """The next token is the first of a sequence."""
+        """Starts over: the next token is the first of a sequence."""
         self.tokens = 1
-        self._is_whole = True  # the last layer has had the prompt
+        self._is_whole = True  # whether the last layer has processed the prompt
 
     @property
     def plan(self):
-        """Its own Plan, else the one that was made last, for its model if there is one; or None."""
+        """The arena's own Plan, else the latest one of its model, else the latest of `shared`; or
+        None."""
         return self.own_plan or self._model().latest or shared.latest
 
     def count(self, number, batch, device):
-        """int32 [batch] on the device, each `number`: made once in a step, for all layers."""
+        """Returns an int32 tensor [batch] on the device, filled with `number`. It is made once for
+        all layers of a step."""
         key = (number, batch, device)
         if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            return torch.full((batch,), number, dtype=torch.int32, device=device)  # the graph's own
+            # a graph needs its own
+            return torch.full((batch,), number, dtype=torch.int32, device=device)
         if key not in self._counts:
             self._counts = {key: torch.full((batch,), number, dtype=torch.int32, device=device)}
         return self._counts[key]
 
     def begin(self, layer):
-        """The layer gets a prompt: that of the layers before it, or else a new one, after which no
-        layer goes on with the sequence before, also if this call fails."""
+        """Starts a prompt in the layer.
+
+        It is either the prompt that the layers before it have had, or a new one. After a new prompt
+        no layer continues the previous sequence, even if this call fails.
+        """
         held = self.caches.get(layer)
         if self._is_whole or (held is not None and held.prompt == self.prompt):
             self.prompt, self._is_whole = next(_prompts), False
 
     def end(self, layer, layers):
-        """The layer, of so many, has had its tokens: the last one moves the counter on."""
+        """Notes that the layer has processed its tokens. The last of the `layers` layers advances
+        the token counter."""
         last = self._model().last_layer
         if layer == (layers - 1 if last is None else last):
             self.tokens += 1
             self._is_whole = True
 
     def cache(self, at, layer, batch, heads, size, like, first):
-        """The layer's Cache with places for self.tokens. first: of a new sequence, which gets new
-        memory, so that keys and values of the one before stay as they are while they are held."""
+        """Returns the layer's Cache, with room for self.tokens.
+
+        first: a new sequence starts. It gets new memory, so that views of the previous sequence's
+        keys and values stay valid. Raises InvalidArgumentError if the sequence does not continue
+        the cache.
+        """
         if first:
             self.begin(layer)
         plan = self.plan
@@ -136,7 +148,7 @@ class Arena:
                 f"{plan.tokens}; allocate the workspace with max_out_tokens of at least that"
             )
         if first:
-            self.caches.pop(layer, None)  # before the new one, which may take its memory
+            self.caches.pop(layer, None)  # frees the memory for the new one
             made = Cache(batch, heads, plan.tokens, size, like, self.prompt)
             self.caches[layer] = made
             return made
@@ -171,20 +183,23 @@ _models = weakref.WeakSet()
 
 
 class Model:
-    """The arenas of one model. latest: the Plan that was asked for last, or None. last_layer: the
-    number of its last layer; None: what each call says counts."""
+    """The arenas of one model.
+
+    latest: the Plan requested last, or None. last_layer: the number of its last layer; None if each
+    call's num_layers decides.
+    """
 
     def __init__(self):
         self.latest = None
         self.last_layer = None
         self._of_thread = threading.local()
-        self._of_streams = collections.OrderedDict()  # (a GPU's number, an address) -> Arena
+        self._of_streams = collections.OrderedDict()  # (GPU index, stream address) -> Arena
         with _lock:
             _models.add(self)
 
     def arena(self, device):
-        """The Arena of the device's current stream, on the CPU of this thread; made when asked
-        for."""
+        """Returns the Arena of the device's current stream, or on the CPU of this thread; creates
+        it if needed."""
         if device.type == "cpu":
             try:
                 return self._of_thread.arena
@@ -201,21 +216,22 @@ class Model:
             return found
 
     def here(self):
-        """Those that functions without a tensor mean: this thread's, and the current stream's."""
+        """Returns the arenas of this thread and the current stream, for functions without a tensor
+        argument."""
         found = [self.arena(torch.device("cpu"))]
         if torch.cuda.is_initialized():
             found.append(self.arena(torch.device("cuda", torch.cuda.current_device())))
         return found
 
 
-#: of all that no model of its own is known for
+#: for calls from models that install() does not know
 shared = Model()
-_of_thread = threading.local()  # .model: whose layer this thread is in
+_of_thread = threading.local()  # .model: the Model whose layer this thread executes
 
 
 @contextlib.contextmanager
 def serving(model):
-    """Within it this thread's calls are that model's."""
+    """A context in which this thread's calls belong to the model."""
     before = getattr(_of_thread, "model", None)
     _of_thread.model = model
     try:
@@ -225,12 +241,12 @@ def serving(model):
 
 
 def current():
-    """The Model whose layer calls."""
+    """Returns the Model whose layer this thread executes, or `shared`."""
     return getattr(_of_thread, "model", None) or shared
 
 
 def all_here():
-    """The arenas of this thread and of the current stream of every model."""
+    """Returns the arenas of this thread and the current stream for every model."""
     with _lock:
         models = list(_models)
     return [one for model in models for one in model.here()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention with keys and values that are kept, and attention over those of the caller."""
+"""Attention with cached keys and values (softmax_context), and with the caller's (_int8)."""
 
 import functools
 
@@ -23,7 +23,7 @@ _FORMS = {14: "DeepSpeed 0.7.7", 19: "0.19.8"}
 
 
 def _window(at, local_attention, window_size, causal, queries):
-    """attention()'s arguments causal and window."""
+    """Returns the arguments `causal` and `window` of the op attention, as a dict."""
     if not local_attention:
         return {"causal": causal}
     if window_size < 1:
@@ -45,25 +45,26 @@ def softmax_context(
     heads: int,
     *arguments,
 ):
-    """[attention's output [batch, sequence, heads * size], keys, values], of one layer.
+    """Attention of one layer; returns [output [batch, sequence, heads * size], keys, values].
 
-    Then norm_factor, triangular, local_attention, window_size, no_masking, layer_id, num_layers,
-    alibi (0.7.7); or num_kv, norm_factor, triangular, local_attention, window_size, no_masking,
-    layer_id, num_layers, alibi, rope_theta, is_prompt, token_idx, position_ids (0.19.8).
+    The further positional arguments are norm_factor, triangular, local_attention, window_size,
+    no_masking, layer_id, num_layers, alibi (0.7.7); or num_kv, norm_factor, triangular,
+    local_attention, window_size, no_masking, layer_id, num_layers, alibi, rope_theta, is_prompt,
+    token_idx, position_ids (0.19.8).
 
-    query_key_value: [batch, sequence, (heads + 2 key heads) * size]; num_kv key heads, if it is
-    below 1 as many as heads. A sequence of several tokens is a prompt: its keys and values replace
-    those of the layer. A single token is appended, unless it is the first one after reset_cache()
-    or attn_mask has room for one key only. The counter of tokens advances with the last layer.
+    query_key_value: [batch, sequence, (heads + 2 * key heads) * size]. num_kv: the number of key
+    heads; below 1 it is `heads`. A sequence of several tokens is a prompt: its keys and values
+    replace the layer's. A single token is appended, unless it is the first one after reset_cache()
+    or attn_mask has room for only one key. The token counter advances after the last layer.
 
-    Scores: q k norm_factor ** 2 + alibi + attn_mask. triangular: a token sees those up to itself.
-    local_attention: the last window_size of these. Rotary embedding of the first rotary_dim
-    elements of a head, at the token's place in the cache, or at position_ids, int64 [batch or 1,
-    sequence]. token_idx: how many tokens there are with this one; of a prompt, how many of it
-    count. no_masking and is_prompt have no effect.
+    Scores are q k norm_factor ** 2 + alibi + attn_mask. triangular: a token attends to the tokens
+    up to itself. local_attention: only to the last window_size of these. rotary_dim: the first
+    rotary_dim elements of a head get a rotary embedding, at the token's place in the cache or at
+    position_ids, int64 [batch or 1, sequence]. token_idx: the number of tokens including this one;
+    for a prompt, how many of its tokens count. no_masking and is_prompt have no effect.
 
-    keys, values: views [batch, key heads, tokens, size] of the cache, valid while they are held;
-    the next prompt does not write to them.
+    keys, values: views [batch, key heads, tokens, size] of the cache. They stay valid while they
+    are held; the next prompt does not overwrite them.
     """
     num_kv, theta, token_idx, position_ids = 0, 10000.0, None, None
     if len(arguments) == 8:
@@ -138,7 +139,7 @@ softmax_context.more = {
 
 
 def _of_prompt(at, token_idx, length):
-    """token_idx as a number: how many of the prompt's tokens count."""
+    """Returns token_idx, how many of the prompt's tokens count, as a checked int."""
     tokens = int(token_idx)
     if not 1 <= tokens <= length:
         refuse(at, "token_idx", tokens, f"1 to {length}, the prompt's length", "check it")
@@ -146,7 +147,7 @@ def _of_prompt(at, token_idx, length):
 
 
 def _append(at, new, cache, start, interleaved, rotary):
-    """Writes keys and values to the cache; returns the queries, rotated as the keys are."""
+    """Writes the keys and values to the cache; returns the queries, rotated like the keys."""
     query, key, value = new
     rotary_dim, theta, position_ids = rotary
     places = cache.keys, cache.values
@@ -166,23 +167,26 @@ def _append(at, new, cache, start, interleaved, rotary):
 
 
 def _put(query, key, value, places, start):
-    """Writes keys and values to the cache; returns the queries themselves, which are not copied."""
+    """Writes the keys and values to the cache; returns the queries without copying them."""
     _ops.append_kv(query.narrow(2, 0, 0), key, value, *places, start)
     return query
 
 
 @functools.lru_cache
 def _has_matrices(device):
-    """Whether attention's prompts are computed by tensor cores there."""
+    """Returns whether the plugin computes attention of prompts on the device's tensor cores."""
     if device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def _read_by_columns(queries, keys, size, dtype, has_matrices):
-    """Whether attention (plugins/attention) is fast over keys as softmax_context_int8 has them, by
-    columns: of few queries, and of prompts that tensor cores compute so, in shared memory that
-    each GPU with such has. For others the keys are copied first."""
+    """Returns whether plugins/attention is fast with the transposed keys of softmax_context_int8.
+
+    It is for few queries, and for prompts that tensor cores compute with keys in shared memory,
+    which every GPU with tensor cores has enough of. For all others the keys are copied to rows
+    first.
+    """
     if queries <= 2:
         return True
     is_whole = size % 8 == 0 and keys % 8 == 0
@@ -206,12 +210,13 @@ def softmax_context_int8(
     window_size: int,
     no_masking: bool,
 ):
-    """[attention's output [batch, heads, sequence, size], prev_key, prev_value]; float16.
+    """Attention in float16; returns [output [batch, heads, sequence, size], prev_key, prev_value].
 
-    query, prev_value: [batch, sequence, heads * size] in shape, whose memory holds [batch, heads,
-    sequence, size]; prev_key alike, with memory [batch, heads, size, keys]. Scores: q k norm_factor
-    + attn_mask. triangular counts if new_value has one dimension, which says that the keys are
-    those of the queries. new_key, merging and no_masking have no effect.
+    query, prev_value: shape [batch, sequence, heads * size], with memory laid out as [batch, heads,
+    sequence, size]. prev_key: shape [batch, keys, heads * size], with memory laid out as [batch,
+    heads, size, keys]. Scores are q k norm_factor + attn_mask. triangular applies only if new_value
+    has at most one dimension, which means that the keys belong to the queries. new_key, merging and
+    no_masking have no effect.
     """
     mask = optional(attn_mask)
     check(at, query=query, prev_key=prev_key, prev_value=prev_value, attn_mask=mask)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Biases, activations and the sums at the end of a layer.
+"""Biases, activations, and the sums at the end of a layer.
 
-Where DeepSpeed writes into an argument, so do these: a tensor without gaps is changed and
-returned; of another one a changed copy is returned. All run on the current stream.
+Where DeepSpeed writes into an argument, these functions do too: a contiguous tensor is changed and
+returned; for any other a changed copy is returned. All run on the current stream.
 """
 
 import torch
@@ -26,27 +26,28 @@ def _with_bias(op, at, input, bias):
 
 @without_gradients
 def bias_add(at, input: torch.Tensor, bias: torch.Tensor):
-    """input + bias, in place. input: [..., C]; bias: [C]."""
+    """Computes input + bias, in place; returns it. input: [..., C]; bias: [C]."""
     return _with_bias(_ops.bias_add, at, input, bias)
 
 
 @without_gradients
 def bias_relu(at, input: torch.Tensor, bias: torch.Tensor):
-    """max(input + bias, 0), in place. input: [..., C]; bias: [C]."""
+    """Computes max(input + bias, 0), in place; returns it. input: [..., C]; bias: [C]."""
     return _with_bias(_ops.bias_relu, at, input, bias)
 
 
 @without_gradients
 def bias_gelu(at, input: torch.Tensor, bias: torch.Tensor):
-    """GELU, by its formula with tanh, of input + bias, in place. input: [..., C]; bias: [C]."""
+    """Computes gelu(input + bias) by the tanh formula, in place; returns it. input: [..., C]; bias:
+    [C]."""
     return _with_bias(_ops.bias_gelu, at, input, bias)
 
 
 @without_gradients
 def bias_geglu(at, activation: torch.Tensor, bias: torch.Tensor | None):
-    """(a + bias[:C]) * gelu(g + bias[C:]), by erf. activation: [..., 2 C], a and g; a new tensor.
+    """Returns (a + bias[:C]) * gelu(g + bias[C:]), with GELU by erf, as a new tensor [..., C].
 
-    bias: [2 C], or None.
+    activation: [..., 2 C], a and g side by side. bias: [2 C], or None.
     """
     check(at, activation=activation, bias=bias)
     return _ops.geglu(rows(activation), _flat(bias))
@@ -54,7 +55,8 @@ def bias_geglu(at, activation: torch.Tensor, bias: torch.Tensor | None):
 
 @without_gradients
 def gated_activation(at, activation: torch.Tensor, bias: torch.Tensor | None, actFun: int):
-    """bias_geglu(), or the same with SiLU. actFun: 3 is GELU, 4 is SiLU. A new tensor."""
+    """Returns bias_geglu(), or the same with SiLU, as a new tensor. actFun: 3 is GELU, 4 is
+    SiLU."""
     check(at, activation=activation, bias=bias)
     if actFun not in (GATED_GELU, GATED_SILU):
         wanted = "3 (GATED_GELU) or 4 (GATED_SILU)"
@@ -69,7 +71,10 @@ def _flat(bias):
 
 @without_gradients
 def bias_residual(at, input: torch.Tensor, residual: torch.Tensor, bias: torch.Tensor | None):
-    """input + residual + bias, in place of input. bias: [C]; one element or None: no bias."""
+    """Computes input + residual + bias, in place of input; returns it.
+
+    input, residual: [..., C]. bias: [C]; None, or a tensor of one element, means no bias.
+    """
     check(at, input=input, residual=residual)
     if bias is not None and bias.numel() <= 1:
         bias = None
@@ -91,12 +96,13 @@ def residual_add_bias(
     add_bias: bool,
     preln: bool,
 ):
-    """Adds up the branches of a layer, in place of residual, which is returned. All [..., H].
+    """Adds up the branches of a layer, in place of residual, which is returned.
 
-    mlp_after_attn and preln: (residual + attention_output + final_bias + attention_bias) / mp_size
-    + hidden_state. mlp_after_attn alone: residual + hidden_state + final_bias. Without it:
-    hidden_state + attention_output + (residual + final_bias + attention_bias) / mp_size, with
-    attention_bias only if add_bias. Biases: [H], or None. mp_size: above 0.
+    If mlp_after_attn and preln: (residual + attention_output + final_bias + attention_bias) /
+    mp_size + hidden_state. If only mlp_after_attn: residual + hidden_state + final_bias. Without
+    mlp_after_attn: hidden_state + attention_output + (residual + final_bias + attention_bias) /
+    mp_size, with attention_bias only if add_bias. Tensors: [..., H]; residual must be contiguous.
+    Biases: [H], or None. mp_size: above 0.
     """
     check(at, residual=residual, hidden_state=hidden_state, final_bias=final_bias)
     if mlp_after_attn and not preln:
@@ -121,7 +127,8 @@ def residual_add_bias(
 
 @without_gradients
 def vector_add(at, a: torch.Tensor, b: torch.Tensor, gamma: float):
-    """gamma * a + b, in place of a, which is returned. Of any shape, without gaps."""
+    """Computes gamma * a + b, in place of a, which is returned. a, b: of one shape; a
+    contiguous."""
     check(at, a=a, b=b)
     if not a.is_contiguous():
         remedy = "pass .contiguous(): the sum is written into it"
@@ -131,9 +138,10 @@ def vector_add(at, a: torch.Tensor, b: torch.Tensor, gamma: float):
 
 @without_gradients
 def moe_res_matmul(at, moe_res: torch.Tensor, coef: torch.Tensor, output: torch.Tensor):
-    """output * coef[H:] + moe_res * coef[:H], in place of output, which is returned.
+    """Computes output * coef[H:] + moe_res * coef[:H], in place of output, which is returned.
 
-    moe_res, output: [..., H]; coef: 2 H numbers, one for each column and tensor.
+    moe_res, output: [..., H]; output must be contiguous. coef: 2 H numbers, one for each column of
+    each tensor.
     """
     check(at, moe_res=moe_res, coef=coef, output=output)
     width = moe_res.shape[-1] if moe_res.dim() else 1

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products with weights: alone, after a norm, for attention, and for experts. New tensors.
+"""Matrix products with weights: plain, after a norm, for attention, and for experts.
 
-weight: [in, out]; with transposed_mode, and if it is int8, [out, in]. int8 weights come with
-q_scale, float32: its first q_scale.size(0) numbers each scale as many elements, in row-major order.
+Results are new tensors. weight: [in, out]; with transposed_mode, or if it is int8, [out, in]. int8
+weights come with q_scale, a float32 tensor whose first q_scale.size(0) numbers are the scales of as
+many groups of equally many elements, in row-major order.
 """
 
 import torch
@@ -23,7 +24,8 @@ _BOTH = "DeepSpeed 0.7.7", "0.19.8"
 
 
 def weight_scale(at, argument, weight, q_scale, q_int8, like):
-    """The scales of an int8 weight, as the ops take them; None for a weight of like's dtype."""
+    """Returns the scales of an int8 weight as the ops accept them; None for a weight of like's
+    dtype."""
     if not q_int8:
         check(at, input=like, **{argument: weight})
         return None
@@ -38,7 +40,7 @@ def weight_scale(at, argument, weight, q_scale, q_int8, like):
     if groups == 0 or weight.numel() % groups:
         found = f"{groups} groups for a weight of shape {tuple(weight.shape)}"
         refuse(at, "q_scale", found, "a number that divides its elements", "check q_scale.size(0)")
-    # Behind these DeepSpeed keeps the scales of the weight's halves.
+    # After these, DeepSpeed's tensor has the scales of the weight's halves.
     return q_scale.reshape(-1)[:groups].contiguous()
 
 
@@ -58,8 +60,9 @@ def _linear(at, input, weight, q_scale, q_int8, transposed, bias=None):
 def vector_matmul(
     at, input: torch.Tensor, weight: torch.Tensor, async_op: bool = False, *arguments
 ):
-    """input times weight. Then q_scale, q_int8 (0.7.7), and transposed_mode (0.19.8).
+    """Returns input times weight.
 
+    The further positional arguments are q_scale, q_int8 (0.7.7), and transposed_mode (0.19.8).
     async_op has no effect: the product runs on the current stream.
     """
     forms = {5: _BOTH[0], 6: _BOTH[1], 3: "its MoE layer"}
@@ -90,10 +93,11 @@ def linear_layer(
     num_heads: int,
     *arguments,
 ):
-    """input times weight, + bias if add_bias. 0.19.8 then passes transposed_mode and rope_theta.
+    """Returns input times weight, plus bias if add_bias.
 
-    do_flash_attn: the result, queries, keys and values side by side, comes as [3, batch, heads,
-    sequence, size], where a size that is no multiple of 64 is padded to 32, 64 or 128 by zeros.
+    0.19.8 passes two more positional arguments, transposed_mode and rope_theta. do_flash_attn: the
+    result, which is queries, keys and values side by side, is returned as [3, batch, heads,
+    sequence, size]; a size that is no multiple of 64 is padded with zeros to 32, 64 or 128.
     rope_theta has no effect: nothing is rotated.
     """
     if len(arguments) not in (0, 2):
@@ -140,10 +144,10 @@ def qkv_gemm(
     add_bias: bool,
     *arguments,
 ):
-    """[n times weight, + bias if add_bias; n], where n is the layer norm of input.
+    """Returns [n times weight, plus bias if add_bias; n], where n is the layer norm of input.
 
-    Then q_int8, transposed_mode (0.19.8), or num_layers, external_cache, mp_size, rank, q_int8
-    (0.7.7), of which only q_int8 has an effect.
+    The further positional arguments are q_int8, transposed_mode (0.19.8), or num_layers,
+    external_cache, mp_size, rank, q_int8 (0.7.7), of which only q_int8 has an effect.
     """
     if len(arguments) == 2:
         q_int8, transposed = arguments
@@ -181,7 +185,7 @@ def rms_qkv_gemm(
     q_int8: bool,
     transposed_mode: bool,
 ):
-    """[n times weight, n], where n is the RMS norm of input."""
+    """Returns [n times weight, n], where n is the RMS norm of input."""
     check(at, input=input, gamma=gamma)
     scale = weight_scale(at, "weight", weight, q_scale, q_int8, input)
     transposed = bool(transposed_mode or q_int8)
@@ -190,7 +194,7 @@ def rms_qkv_gemm(
 
 @without_gradients
 def einsum_sec_sm_ecm(at, Q: torch.Tensor, W: torch.Tensor):
-    """[e, c, m]: the sum over s of Q [s, e, c] times W [s, m]."""
+    """Returns [e, c, m]: the sum over s of Q [s, e, c] times W [s, m]."""
     check(at, Q=Q, W=W)
     check_dims(at, "Q", Q, 3)
     check_dims(at, "W", W, 2)

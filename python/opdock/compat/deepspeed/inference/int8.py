@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""int8 weights: dequantize, and the functions whose names end in _int8.
+"""Functions for int8 weights: dequantize, and those whose names end in _int8.
 
-Those of DeepSpeed 0.7.7 take a weight [in, out] that was quantised as [out, in], in groups of
-elements that follow each other there; q_scale has a number for each group. float16 tensors.
+DeepSpeed 0.7.7's functions take a weight [in, out] that was quantised as [out, in], in groups of
+consecutive elements of that layout; q_scale has one number for each group. The other tensors are
+float16.
 """
 
 import torch
@@ -23,9 +24,10 @@ from opdock.compat.deepspeed.inference.norms import norm_of_sum
 
 @without_gradients
 def dequantize(at, weight: torch.Tensor, qscale: torch.Tensor, groups: int):
-    """weight, int8 [rows, columns], times its groups' scales, in the function's dtype. New.
+    """Returns weight, int8 [rows, columns], times its groups' scales, as a new tensor of the
+    function's dtype.
 
-    qscale: float32, of which the first `groups` numbers count; a group is rows / groups rows.
+    qscale: float32, of which the first `groups` numbers are used. A group is rows / groups rows.
     """
     _check_quantized(at, weight, qscale, groups)
     scale = qscale.reshape(-1)[:groups].contiguous()
@@ -49,7 +51,8 @@ def _check_quantized(at, weight, q_scale, groups, scales=None):
 
 
 def _transposed(at, weight, q_scale, groups, merge_count=0):
-    """(weights [out, part of in], their scales) for each of the 2 ** merge_count parts of `in`."""
+    """Returns [(weights [out, part of in], their scales)] for the 2 ** merge_count parts of
+    `in`."""
     parts = 1 << merge_count
     _check_quantized(at, weight, q_scale, groups, groups * parts)
     if weight.shape[0] % parts:
@@ -89,7 +92,7 @@ def linear_layer_int8(
     q_scale: torch.Tensor,
     groups: int,
 ):
-    """input times weight + bias."""
+    """Returns input times weight + bias."""
     return _product(at, input, weight, q_scale, groups, bias)
 
 
@@ -106,7 +109,7 @@ def qkv_gemm_int8(
     groups: int,
     add_bias: bool,
 ):
-    """The layer norm of input times weight, + bias if add_bias."""
+    """Returns the layer norm of input times weight, plus bias if add_bias."""
     check(at, input=input, gamma=gamma, beta=beta)
     normed = _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
     return _product(at, normed, weight, q_scale, groups, bias if add_bias else None)
@@ -127,8 +130,10 @@ def mlp_gemm_int8(
     groups: int,
     preLayerNorm: bool,
 ):
-    """[gelu(n times weight + bias), s if preLayerNorm, else n], where s is input + residual +
-    input_bias and n its layer norm; GELU by tanh."""
+    """Returns [gelu(n times weight + bias), s if preLayerNorm, else n].
+
+    s is input + residual + input_bias, and n its layer norm. GELU is the tanh formula.
+    """
     check(at, input=input, residual=residual, input_bias=input_bias, gamma=gamma, beta=beta)
     normed, total = norm_of_sum(input, input_bias, residual, gamma, beta, epsilon)
     out = _product(at, normed, weight, q_scale, groups, bias, "gelu_tanh")
@@ -137,11 +142,14 @@ def mlp_gemm_int8(
 
 @without_gradients
 def vector_matmul_int8(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
-    """input times weight. Then q_scale, groups, merge_count (0.7.7), or as vector_matmul() with
-    async_op, q_scale, q_int8 and transposed_mode (0.19.8).
+    """Returns input times weight.
 
-    merge_count: weight's rows are those of 2 ** merge_count models, side by side, each quantised
-    in `groups` groups; group g of model i has the scale of number g * 2 ** merge_count + i.
+    The further positional arguments are q_scale, groups, merge_count (0.7.7), or, as for
+    vector_matmul(), async_op, q_scale, q_int8, transposed_mode (0.19.8).
+
+    merge_count: weight's rows are those of 2 ** merge_count models, one after the other, each
+    quantised in `groups` groups; group g of model i has the scale with the index g * 2 **
+    merge_count + i.
     """
     if len(arguments) == 3:
         q_scale, groups, merge_count = arguments
@@ -159,9 +167,12 @@ vector_matmul_int8.more = {
 
 @without_gradients
 def fused_gemm_gelu_int8(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
-    """gelu(input times weight + bias). Then bias, epsilon, q_scale, groups, preLayerNorm (0.7.7),
-    or as fused_gemm_gelu() with weight_scale, bias, weight_out, weight_out_scale, q_int8 and
-    transposed_mode (0.19.8). epsilon and preLayerNorm have no effect."""
+    """Returns gelu(input times weight + bias), with GELU by tanh.
+
+    The further positional arguments are bias, epsilon, q_scale, groups, preLayerNorm (0.7.7), or,
+    as for fused_gemm_gelu(), weight_scale, bias, weight_out, weight_out_scale, q_int8,
+    transposed_mode (0.19.8). epsilon and preLayerNorm have no effect.
+    """
     if len(arguments) == 5:
         bias, _, q_scale, groups, _ = arguments
         return _product(at, input, weight, q_scale, groups, bias, "gelu_tanh")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two products of an MLP, with the norm before them. New tensors; weights as in gemms.py."""
+"""The two matrix products of an MLP and the norm before them. Results are new tensors; gemms.py
+describes the weights."""
 
 import torch
 
@@ -15,7 +16,7 @@ from opdock.compat.deepspeed.inference._checks import (
 from opdock.compat.deepspeed.inference.elementwise import GATED_GELU, GATED_SILU, GELU, RELU
 from opdock.compat.deepspeed.inference.gemms import weight_scale
 
-# DeepSpeed's number of an activation -> the op's name of it, and whether it is gated.
+# DeepSpeed's activation number -> (the op's name for it, whether it is gated).
 _ACTIVATIONS = {
     GELU: ("gelu_tanh", False),
     RELU: ("relu", False),
@@ -61,12 +62,12 @@ def mlp_gemm(
     activation_type: int,
     *arguments,
 ):
-    """[act(n times weight_interm + bias) times weight_out, n]. 0.19.8 adds transposed_mode.
+    """Returns [act(n times weight_interm + bias) times weight_out, n].
 
-    n: the layer norm of input + residual + input_bias if mlp_after_attn, else of residual.
-    activation_type: 1 GELU by tanh, 2 ReLU; 3 and 4, gated by erf-GELU and SiLU: the first half of
-    what weight_interm gives is multiplied by the activation of the second. preLayerNorm has no
-    effect.
+    n is the layer norm of input + residual + input_bias if mlp_after_attn, else of residual.
+    activation_type: 1 is GELU by tanh, 2 is ReLU; 3 (erf-GELU) and 4 (SiLU) are gated: the first
+    half of weight_interm's product is multiplied by the activation of the second half. preLayerNorm
+    has no effect. 0.19.8 passes one more positional argument, transposed_mode.
     """
     if len(arguments) > 1:
         refuse_count(at, len(arguments) + 15, {15: "DeepSpeed 0.7.7", 16: "0.19.8"})
@@ -112,8 +113,10 @@ def rms_mlp_gemm(
     activation_type: int,
     transposed_mode: bool,
 ):
-    """[act(n times weight_interm) times weight_out, s], where s is input + residual and n its RMS
-    norm. activation_type: as for mlp_gemm(). residual stays as it is.
+    """Returns [act(n times weight_interm) times weight_out, s].
+
+    s is input + residual, and n its RMS norm. activation_type: as for mlp_gemm(). residual is not
+    changed.
     """
     check(at, input=input, residual=residual, gamma=gamma)
     scales = _weights(at, input, weight_interm, weight_out, q_scale, q_scale1, q_int8)
@@ -137,11 +140,11 @@ _GELU_FORMS = {10: "DeepSpeed 0.7.7", 8: "0.19.8", 7: "their MoE layer"}
 
 @without_gradients
 def fused_gemm_gelu(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
-    """gelu(input times weight + bias) times weight_out, with GELU by tanh.
+    """Returns gelu(input times weight + bias) times weight_out, with GELU by tanh.
 
-    Then weight_scale, bias, weight_out, weight_out_scale, and q_int8, transposed_mode (0.19.8) or
-    epsilon, preLayerNorm, q_int8, async_op (0.7.7); or bias, weight_out and three numbers without
-    effect, as DeepSpeed's MoE layer calls it.
+    The further positional arguments are weight_scale, bias, weight_out, weight_out_scale, and then
+    q_int8, transposed_mode (0.19.8) or epsilon, preLayerNorm, q_int8, async_op (0.7.7). DeepSpeed's
+    MoE layer passes bias, weight_out and three numbers that have no effect.
     """
     scale = scale_out = None
     q_int8 = transposed = False

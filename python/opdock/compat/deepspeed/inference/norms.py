@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layer norm and RMS norm, alone and with the sum before them. All results are new tensors."""
+"""Layer norm and RMS norm, with or without a preceding sum. All results are new tensors."""
 
 import torch
 
@@ -11,14 +11,14 @@ from opdock.compat.deepspeed.inference._checks import check, rows, without_gradi
 def layer_norm(
     at, input: torch.Tensor, gamma: torch.Tensor | None, beta: torch.Tensor | None, epsilon: float
 ):
-    """(input - mean) / sqrt(variance + epsilon) * gamma + beta along the last dimension."""
+    """Returns (input - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimension."""
     check(at, input=input, gamma=gamma, beta=beta)
     return _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
 
 
 def norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=True):
-    """(the layer norm of input + residual + bias, that sum), all checked; with_sum False: the sum
-    may be None."""
+    """Returns (the layer norm of input + residual + bias, that sum). The arguments must have been
+    checked. with_sum False: the sum may be None."""
     added, eps = (rows(input), rows(residual)), float(epsilon)
     if bias is None:
         return _ops.add_layer_norm(*added, gamma, beta, eps=eps)
@@ -36,7 +36,7 @@ def layer_norm_residual(
     beta: torch.Tensor | None,
     epsilon: float,
 ):
-    """The layer norm of input + residual + bias, whose sum is rounded to the dtype before."""
+    """Returns the layer norm of input + residual + bias; the sum is first rounded to the dtype."""
     check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
     return norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=False)[0]
 
@@ -51,14 +51,14 @@ def layer_norm_residual_store(
     beta: torch.Tensor | None,
     epsilon: float,
 ):
-    """[layer_norm_residual(), the sum before it]."""
+    """Returns [layer_norm_residual(), the sum that it normalises]."""
     check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
     return list(norm_of_sum(input, bias, residual, gamma, beta, epsilon))
 
 
 @without_gradients
 def rms_norm(at, input: torch.Tensor, gamma: torch.Tensor | None, epsilon: float):
-    """input / sqrt(mean(input * input) + epsilon) * gamma along the last dimension."""
+    """Returns input / sqrt(mean(input * input) + epsilon) * gamma over the last dimension."""
     check(at, input=input, gamma=gamma)
     return _ops.rms_norm(rows(input), gamma, eps=float(epsilon))
 
@@ -67,6 +67,6 @@ def rms_norm(at, input: torch.Tensor, gamma: torch.Tensor | None, epsilon: float
 def pre_rms_norm(
     at, input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor | None, epsilon: float
 ):
-    """[rms_norm of input + residual, that sum]; the sum is rounded to the dtype before."""
+    """Returns [rms_norm of input + residual, that sum]; the sum is first rounded to the dtype."""
     check(at, input=input, residual=residual, gamma=gamma)
     return list(_ops.add_rms_norm(rows(input), rows(residual), gamma, eps=float(epsilon)))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of sizes that DeepSpeed's attention kernels take: with zeros behind. New tensors."""
+"""Pads heads with zeros to sizes that DeepSpeed's attention kernels accept. Results are new
+tensors."""
 
 import torch
 
@@ -12,11 +13,11 @@ from opdock.compat.deepspeed.inference._checks import (
     without_gradients,
 )
 
-_KEYS = 128  # as many as DeepSpeed pads keys and values to
+_KEYS = 128  # number of keys and values that DeepSpeed pads to
 
 
 def padded_size(at, argument, size):
-    """The size of a head that holds `size` elements: 32, 64 or 128."""
+    """Returns the padded size of a head with `size` elements: 32, 64 or 128."""
     if size > 128:
         remedy = "attend without padding: Opdock's attention takes such heads as they are"
         refuse(at, argument, f"heads of {size} elements", "128 at most", remedy)
@@ -33,7 +34,8 @@ def _keys(at, argument, tensor, keys):
 
 @without_gradients
 def add_padding(at, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
-    """[query, key, value] with heads padded to 32, 64 or 128 elements, and 128 keys and values.
+    """Returns [query, key, value] with heads padded to 32, 64 or 128 elements, and 128 keys and
+    values.
 
     query, key, value: [batch, heads, sequence, size].
     """
@@ -54,9 +56,9 @@ def add_padding(at, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor)
 def pad_transform(
     at, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, add_padding: bool
 ):
-    """[query, key, value] as [batch, heads, sequence, size], from [batch, sequence, heads * size].
+    """Returns [query, key, value] as [batch, heads, sequence, size].
 
-    add_padding: padded as add_padding() does.
+    query, key, value: [batch, sequence, heads * size]. add_padding: also pad as add_padding() does.
     """
     check(at, query=query, key=key, value=value)
     made = []
@@ -76,7 +78,7 @@ def pad_transform(
 
 
 def check_heads(at, argument, tensor, heads):
-    """That the last dimension holds that many heads of one size."""
+    """Checks that the last dimension divides into `heads` heads."""
     if heads < 1 or tensor.shape[-1] % heads:
         found = f"shape {tuple(tensor.shape)} for {heads} heads"
         refuse(at, argument, found, "a last dimension that they divide", "check both numbers")

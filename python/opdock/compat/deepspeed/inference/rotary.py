@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rotary embedding: the tables of angles, and the function for queries and keys of their own."""
+"""Rotary embedding: the tables of angles, and the function that rotates queries and keys."""
 
 import functools
 
@@ -15,7 +15,7 @@ from opdock.compat.deepspeed.inference._checks import (
 )
 from opdock.compat.deepspeed.inference.padding import check_heads
 
-_LEAST = 1024  # tokens in a table; longer ones double
+_LEAST = 1024  # least number of tokens in a table; longer tables have a power of two times as many
 _FORMS = {7: "DeepSpeed 0.7.7, a bool last, and 0.19.8, rope_theta last"}
 
 
@@ -27,8 +27,11 @@ def _tables(length, rotary_dim, theta, device):
 
 
 def tables(length, rotary_dim, theta, device):
-    """cos and sin, float32 [at least `length`, rotary_dim / 2]: row p has the angles
-    p * theta ** (-2 i / rotary_dim). Kept, and shared by all callers: not to be written."""
+    """Returns cos and sin, float32 [at least `length`, rotary_dim / 2].
+
+    Row p has the angles p * theta ** (-2 i / rotary_dim). The tables are cached and shared by all
+    callers, so they must not be written.
+    """
     rounded = _LEAST
     while rounded < length:
         rounded *= 2
@@ -36,14 +39,15 @@ def tables(length, rotary_dim, theta, device):
 
 
 def check_rotary(at, rotary_dim, head_size):
-    """That rotary_dim is an even number of a head's elements."""
+    """Checks that rotary_dim is even and at most head_size."""
     if rotary_dim % 2 or rotary_dim > head_size:
         wanted = f"an even number of at most {head_size}, a head's elements"
         refuse(at, "rotary_dim", rotary_dim, wanted, "check the model's configuration")
 
 
 def pairing(at, rotate_half, rotate_every_two):
-    """Whether pairs of neighbours are rotated (True), halves (False), or nothing (None)."""
+    """Returns True to rotate pairs of neighbours, False to rotate halves, None to rotate
+    nothing."""
     if rotate_half and rotate_every_two:
         found = "rotate_half and rotate_every_two"
         refuse(at, "rotate_half", found, "one of them", "they are two forms of one embedding")
@@ -52,13 +56,16 @@ def pairing(at, rotate_half, rotate_every_two):
 
 @without_gradients
 def apply_rotary_pos_emb(at, *arguments):
-    """[mixed_query, key_layer] with the first rotary_dim elements of each head rotated, in place.
+    """Rotates the first rotary_dim elements of each head, in place; returns [mixed_query,
+    key_layer].
 
-    mixed_query, key_layer, rotary_dim, offset, num_heads, rotate_half, and last, a bool,
-    rotate_every_two (0.7.7), or else rope_theta (0.19.8, which has rotate_half only).
+    The arguments are mixed_query, key_layer, rotary_dim, offset, num_heads, rotate_half, and last
+    either a bool, rotate_every_two (0.7.7), or a number, rope_theta (0.19.8, which has only
+    rotate_half).
 
     mixed_query, key_layer: [batch, sequence, heads * size]; the keys may have fewer heads. Token s
-    is at position offset + s. A tensor with gaps is left as it is, and a copy returned.
+    is at position offset + s. For a tensor with gaps a rotated copy is returned, and the tensor is
+    not changed.
     """
     if len(arguments) != 7:
         refuse_count(at, len(arguments), _FORMS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The softmax of attention scores that a program has computed itself."""
+"""Softmax of attention scores that the program has computed."""
 
 import torch
 
@@ -16,9 +16,9 @@ _FORMS = {11: "DeepSpeed 0.7.7 and 0.19.8", 7: "their MoE layer"}
 
 
 def mask_over_scores(at, mask, batch, queries, keys):
-    """A mask of 2 dimensions ([batch, keys]), 3 or 4 as 4 that broadcast to the scores, or None.
+    """Returns the mask, of 2, 3 or 4 dimensions, as 4 that broadcast to the scores; or None.
 
-    The dimensions are batch, heads, queries, keys; of three the heads' is missing.
+    The dimensions are [batch, keys]; [batch, queries, keys]; or [batch, heads, queries, keys].
     """
     mask = optional(mask)
     if mask is None:
@@ -43,9 +43,11 @@ def mask_over_scores(at, mask, batch, queries, keys):
 
 
 def alibi_over_scores(at, alibi, batch, heads, keys, head_offset=0, mp_size=1):
-    """ALiBi of shape [batch * all heads, 1, keys] or [all heads, 1, keys] as [.., heads, 1, keys].
+    """Returns ALiBi of shape [batch * all heads, 1, keys] or [all heads, 1, keys] as [.., heads, 1,
+    keys].
 
-    all heads: of the mp_size devices; those from head_offset on are taken. None stays None.
+    "all heads" are those of all mp_size devices; the result has `heads` of them from head_offset
+    on. Returns None for None.
     """
     alibi = optional(alibi)
     if alibi is None:
@@ -65,14 +67,16 @@ def alibi_over_scores(at, alibi, batch, heads, keys, head_offset=0, mp_size=1):
 
 
 def _window(queries, keys, size, dtype, device):
-    """[queries, keys]: -inf on the keys before the last `size` ones up to the query, else 0."""
+    """Returns a tensor [queries, keys]: 0 for the last `size` keys up to the query and all later
+    keys, -inf for the keys before them."""
     query = torch.arange(keys - queries, keys, device=device)[:, None]
     before = torch.arange(keys, device=device)[None] <= query - size
     return torch.zeros(queries, keys, dtype=dtype, device=device).masked_fill(before, -torch.inf)
 
 
 def _sum(terms, shape):
-    """The terms that are not None, broadcast to `shape` and added in their dtype; None of none."""
+    """Returns the sum of the terms that are not None, broadcast to `shape`; None if all are
+    None."""
     terms = [term for term in terms if term is not None]
     if len(terms) < 2:
         return terms[0] if terms else None
@@ -84,15 +88,17 @@ def _sum(terms, shape):
 
 @without_gradients
 def softmax(at, attn_scores: torch.Tensor, attn_mask: torch.Tensor | None, *arguments):
-    """softmax(attn_scores * layer_scale + alibi + attn_mask) along the last dimension, in place.
+    """Computes softmax(attn_scores * layer_scale + alibi + attn_mask) over the last dimension, in
+    place; returns it.
 
-    Then alibi, triangular, recompute, local_attention, window_size, async_op, layer_scale,
-    head_offset, mp_size; the MoE layer of DeepSpeed leaves out alibi and what follows async_op.
+    The further positional arguments are alibi, triangular, recompute, local_attention, window_size,
+    async_op, layer_scale, head_offset, mp_size. DeepSpeed's MoE layer leaves out alibi and the
+    arguments after async_op.
 
-    attn_scores: [batch, heads, queries, keys], or fewer dimensions, for which there are neither
-    alibi, nor triangular, nor a window. attn_mask: as mask_over_scores() has it. triangular: query
-    i sees the keys up to i; a single query sees all. local_attention: the last window_size keys up
-    to the query's. recompute and async_op have no effect. Masked elements become 0.
+    attn_scores: [batch, heads, queries, keys]; or any other shape, without alibi, triangular and
+    local_attention. attn_mask: as for mask_over_scores(). triangular: query i attends to the keys
+    up to i; a single query attends to all. local_attention: only the last window_size keys up to
+    the query. recompute and async_op have no effect. Masked elements become 0.
     """
     if len(arguments) == 9:
         alibi, triangular, _, local_attention, window_size, _, layer_scale, offset, mp = arguments

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's functions for what stays between calls: keys and values, and the counter of tokens.
+"""DeepSpeed's functions for the state between calls: cached keys and values, and the token counter.
 
-arenas.py has these. Other results need no workspace: they are tensors of torch's.
+arenas.py has that state. Other results need no workspace: they are ordinary torch tensors.
 """
 
 import torch
@@ -10,16 +10,18 @@ from opdock._errors import InvalidArgumentError, OutOfMemoryError
 from opdock.compat.deepspeed.inference import arenas
 from opdock.compat.deepspeed.inference._checks import refuse, without_gradients
 
-_RESERVE = 500 << 20  # bytes of a GPU's memory that no cache takes, as with DeepSpeed
+_RESERVE = 500 << 20  # bytes of GPU memory that caches leave free, as in DeepSpeed
 
 
 def places(wanted, bytes_a_token, free):
-    """How many of the wanted tokens fit into `free` bytes, of which 500 MB are left."""
+    """Returns how many of the wanted tokens fit into `free` bytes if 500 MiB stay free."""
     return min(wanted, max(0, free - _RESERVE) // max(1, bytes_a_token))
 
 
 def _free_bytes():
-    """What a new workspace may take of the current GPU's memory; None without a GPU."""
+    """Returns the bytes of the current GPU's memory that a new workspace may use; None without a
+    GPU. These are the driver's free memory, unused memory of torch's allocator, and the caches that
+    the workspace replaces."""
     if not torch.cuda.is_initialized():
         return None
     free, _ = torch.cuda.mem_get_info()
@@ -48,12 +50,12 @@ def allocate_workspace(
     max_out_tokens: int = 1024,
     min_out_tokens: int = 1,
 ):
-    """Says how many tokens the caches of this stream and of this thread on the CPU are for.
+    """Sets the number of tokens in the caches of the current stream and of this CPU thread.
 
-    Memory is taken by a layer's first prompt, max_out_tokens places for each row of its batch, or
-    on a GPU as many as fit into its free memory; fewer than min_out_tokens: OutOfMemoryError. A
-    running sequence goes on, also with more places than before. external_cache: no caches.
-    prompt_length and rank have no effect.
+    A layer's first prompt allocates the memory: max_out_tokens places for each row of its batch,
+    or, on a GPU, as many as fit into its free memory. Raises OutOfMemoryError if these are fewer
+    than min_out_tokens. A running sequence continues, also with more places than before.
+    external_cache: use no caches. prompt_length and rank have no effect.
     """
     _check_sizes(
         at,
@@ -82,7 +84,7 @@ def allocate_workspace(
         max_out_tokens,
         bool(external_cache),
     )
-    if all(one.asked == wanted for one in here):  # DeepSpeed 0.7.7 asks before every token
+    if all(one.asked == wanted for one in here):  # DeepSpeed 0.7.7 calls this before every token
         model.latest = here[-1].own_plan
         return
     fit = max_out_tokens
@@ -95,35 +97,39 @@ def allocate_workspace(
             f"{at.name}(): found memory for {fit} tokens, wanted min_out_tokens = "
             f"{min_out_tokens}; use a smaller batch, or free memory of the GPU"
         )
-    for one in here:  # nothing says on which device the tensors will be
+    for one in here:  # the device of the later tensors is unknown
         one.asked = one.own_plan = wanted
     here[-1].own_plan = model.latest = wanted._replace(tokens=fit)
 
 
 def reset_cache():
-    """The next token is the first of a sequence, also if it comes alone."""
+    """Starts over: the next token is the first of a sequence, even if it is a single one."""
     for one in arenas.all_here():
         one.reset()
 
 
 def release_workspace():
-    """Gives the keys and values back; views that somebody holds stay. Then comes a prompt."""
+    """Frees the cached keys and values; views that the caller holds stay valid. Continue with a
+    prompt."""
     for one in arenas.all_here():
         one.caches.clear()
         one.reset()
 
 
 def retake_workspace():
-    """True: after release_workspace() the next prompt takes its memory by itself."""
+    """Returns True and does nothing: after release_workspace() the next prompt allocates its
+    memory."""
     return True
 
 
 @without_gradients
 def repeat_kv_cache(at, source_batch_size: int, repeats: int):
-    """Row r of the caches becomes rows r * repeats to (r + 1) * repeats - 1, after a prompt.
+    """Repeats the rows of the caches after a prompt: row r becomes rows r * repeats to (r + 1) *
+    repeats - 1.
 
-    Returns keys and values of each layer in turn, views [batch, heads, prompt's tokens, size];
-    batch is source_batch_size * repeats, which the workspace must be allocated for.
+    Returns a list of the keys and values of each layer in turn: views [batch, heads, the prompt's
+    tokens, size]. batch is source_batch_size * repeats, which the workspace must have been
+    allocated for. Raises InvalidArgumentError without a completed prompt.
     """
     used = [one for one in arenas.all_here() if one.caches]
     if used:
