@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other systems' interfaces, answered by Opdock. Nothing is imported before it is asked for."""
+"""Other systems' interfaces, implemented by Opdock. Each subpackage is imported only on request."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's op builders, answered by Opdock.
+"""DeepSpeed's op builders, implemented by Opdock.
 
     from opdock.compat.deepspeed import FusedAdamBuilder
     FusedAdamBuilder().is_compatible(verbose=True)      # Opdock's verdict, and its reason
@@ -8,8 +8,8 @@
     from opdock.compat import deepspeed
     deepspeed.install()                                 # an unmodified DeepSpeed uses them
 
-A subclass of OpBuilder or CUDAOpBuilder with sources() of its own is built by Opdock. Importing
-this compiles, loads and probes nothing, and imports neither torch nor DeepSpeed.
+Opdock builds the sources of a subclass of OpBuilder or CUDAOpBuilder that defines sources().
+Importing this package compiles, loads and probes nothing, and imports neither torch nor DeepSpeed.
 """
 
 from opdock.compat.deepspeed._builder import OpBuilder
@@ -33,7 +33,7 @@ globals().update(BUILDERS)
 
 
 def __getattr__(name):
-    # setuptools is imported for these only.
+    # Only these names need setuptools, so it is imported here.
     if name in ("BuildExtension", "OpdockExtension", "wanted_extensions"):
         from opdock.compat.deepspeed import _extension
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One step of the plugin adam, with the numbers that DeepSpeed's Adam modules take."""
+"""Runs one step of the plugin adam with the arguments of DeepSpeed's Adam modules."""
 
 import torch
 
 import opdock
 
-# beta ** 2**60 is 0 for every float32 below 1: the corrections are 1.
+# A step number: beta ** 2**60 is 0 for every float32 below 1, so the bias corrections are 1.
 _NO_CORRECTION = 2.0**60
 
 
@@ -26,7 +26,8 @@ def step(
 ):
     """Updates params, exp_avgs and exp_avg_sqs, lists of tensors on one device, in place.
 
-    decoupled: AdamW's weight decay. number: of this step, from 1. Runs on the current stream.
+    decoupled: whether to use AdamW's weight decay. number: the number of this step, from 1. Runs on
+    the current stream.
     """
     if not params:
         return

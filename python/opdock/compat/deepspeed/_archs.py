@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU architectures as lists of text, as pairs of text and as nvcc's arguments."""
+"""Converts GPU architectures between texts, pairs of texts and nvcc's arguments."""
 
 import re
 
 from opdock._errors import InvalidArgumentError
 from opdock.compat.deepspeed._versions import nvcc_archs, tool
 
-# What is built ahead of time, where nothing is asked for and nvcc knows it.
+# Default architectures for builds ahead of time; those that nvcc does not know are left out.
 _USUAL = ((6, 0), (6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))
 
 _ONE = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?", re.IGNORECASE)
-_NAMED = {  # as PyTorch names them
+_NAMED = {  # PyTorch's names
     "pascal": "6.0;6.1+PTX",
     "volta": "7.0+PTX",
     "turing": "7.5+PTX",
@@ -22,7 +22,8 @@ _NAMED = {  # as PyTorch names them
 
 
 def split_list(text):
-    """ "8.0;9.0a 9.0+PTX" as ["8.0", "9.0a", "9.0+PTX"], PyTorch's names as what they stand for."""
+    """Splits "8.0;9.0a 9.0+PTX" into ["8.0", "9.0a", "9.0+PTX"]; replaces PyTorch's names by their
+    architectures."""
     found = []
     for word in re.split(r"[;,\s]+", text.strip()):
         if word:
@@ -31,12 +32,16 @@ def split_list(text):
 
 
 def joined(cc):
-    """One architecture as a text, of a text or of a pair such as ["9", "0a"]."""
+    """Returns one architecture as text, from a text or from a pair such as ["9", "0a"]."""
     return cc if isinstance(cc, str) else ".".join(str(part) for part in cc)
 
 
 def parse(text, origin):
-    """(major, minor, suffix, is PTX wanted) of one architecture. origin: where it comes from."""
+    """Returns (major, minor, suffix, is PTX wanted) of one architecture.
+
+    origin: where the text comes from, for the message. Raises InvalidArgumentError for text that is
+    no architecture.
+    """
     match = _ONE.fullmatch(text)
     if match is None:
         raise InvalidArgumentError(
@@ -46,7 +51,8 @@ def parse(text, origin):
 
 
 def default_list():
-    """The architectures for ahead of time, as a text: of the usual ones those that nvcc knows."""
+    """Returns the architectures for builds ahead of time as text: the usual ones that nvcc
+    knows."""
     nvcc, _ = tool("nvcc")
     known = nvcc_archs(nvcc) if nvcc else frozenset()
     usual = [arch for arch in _USUAL if arch in known] or [a for a in _USUAL if a >= (7, 5)]
@@ -54,7 +60,8 @@ def default_list():
 
 
 def visible_list():
-    """The GPUs here, PTX for the newest, as a list of texts. No CUDA context is made."""
+    """Returns the architectures of the GPUs here as texts, with PTX for the newest. Makes no CUDA
+    context."""
     import opdock
 
     found = set()
@@ -67,7 +74,8 @@ def visible_list():
 
 
 def gencode(ccs, origin):
-    """nvcc's arguments for the architectures: one image each, and PTX where it is wanted."""
+    """Returns nvcc's arguments for the architectures: one image for each, and PTX where it is
+    wanted."""
     wanted = {}
     for cc in ccs:
         major, minor, suffix, ptx = parse(joined(cc), origin)
@@ -87,7 +95,8 @@ _CODE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
 
 
 def _codes(flag):
-    """What one such argument makes: ["sm_90", "compute_90"]. nvcc's -arch=sm_90 makes both."""
+    """Returns the images that one such argument makes: ["sm_90", "compute_90"]. nvcc's -arch=sm_90
+    makes both."""
     name, _, text = flag.partition("=")
     if "code=" in text:
         return text.partition("code=")[2].strip("[]\"'").split(",")
@@ -97,7 +106,7 @@ def _codes(flag):
 
 
 def from_arguments(arguments):
-    """(the architectures that nvcc's arguments ask for, as texts; the other arguments)."""
+    """Returns (the architectures that nvcc's arguments name, as texts; the other arguments)."""
     wanted, others, arguments = {}, [], list(arguments)
     while arguments:
         word = arguments.pop(0)

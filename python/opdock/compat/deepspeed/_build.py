@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds a module from a builder's sources through Opdock's build, and imports it.
+"""Builds a Python module from a builder's sources by Opdock's build, and imports it.
 
-Opdock's build is cached by the content of all files, arguments and versions; its locks are the
-kernel's and end with the process that holds them; what a killed process leaves is never used.
+Results are cached by the content of all files, arguments and versions. The build's locks are kernel
+locks, which end with the process that holds them. Files that a killed process leaves behind are
+never used.
 """
 
 import importlib.machinery
@@ -19,7 +20,7 @@ from opdock.compat.deepspeed._recipe import recipe
 
 
 class Built:
-    """A module that is built: its file, the name to import it by, and Opdock's report."""
+    """A built module: its file, the name to import it by, and Opdock's build report."""
 
     def __init__(self, path, module, report):
         self.path, self.module, self.report = path, module, report
@@ -34,8 +35,8 @@ def _options(archs):
 
 
 def refuse(name, report, original=str):
-    """Raises IncompatibleError for a build's report, with its reasons; original(text): as they are
-    shown."""
+    """Raises IncompatibleError, with its reasons, for the report of a failed build. original(text):
+    converts a reason's text for the user."""
     lines = []
     for reason in report["reasons"]:
         if reason["severity"] != "notice":
@@ -48,10 +49,11 @@ def refuse(name, report, original=str):
 
 
 def build(builder, module=None):
-    """The Built of the builder's sources, made now or found in the cache. May take minutes.
+    """Builds the builder's sources, or finds the result in the cache; returns a Built. May take
+    minutes.
 
-    module: what it is imported as; the builder's name. Raises IncompatibleError, whose `reasons`
-    say why, if it cannot be built, and what recipe() raises.
+    module: the name to import it by; the builder's name by default. Raises IncompatibleError, with
+    `reasons`, if it cannot be built, and the errors of recipe().
     """
     _environment.say_ignored()
     wanted = recipe(builder, module)
@@ -64,13 +66,14 @@ def build(builder, module=None):
 
 
 def _is_fatal(reason):
-    """Whether loading the file would end the process; what the dynamic linker refuses it says."""
+    """Returns whether loading the file despite this reason could crash the process or run foreign
+    code. Other reasons are left to the dynamic linker, which reports them itself."""
     return reason["stage"] in ("trust", "file") or reason["code"] in ("cpu-arch", "cpu-level")
 
 
 def _check(built):
-    """That others cannot have written the file and that it is whole and for this processor, as
-    Opdock's loader wants of a plugin."""
+    """Checks, as Opdock's loader does for a plugin, that no other user could have written the file,
+    that it is whole, and that it is for this processor. Raises IncompatibleError."""
     reasons = parse(_opdock.trust_json("check", built.path))["reasons"]
     reasons = reasons or parse(default().inspect_json(built.path))["reasons"]
     against = [one for one in reasons if one["severity"] == "reject" and _is_fatal(one)]
@@ -84,10 +87,11 @@ def _check(built):
 
 
 def load(built):
-    """Imports the file. Raises IncompatibleError for one that others could have written or that
-    does not fit this machine, ImportError as Python's own import does."""
+    """Imports the file and returns the module. Raises IncompatibleError for a file that other users
+    could have written or that does not fit this machine, and ImportError as Python's own import
+    does."""
     _check(built)
-    import torch  # noqa: F401  (its libraries are what the module's symbols are found in)
+    import torch  # noqa: F401 (loads the libraries that define the module's symbols)
 
     loader = importlib.machinery.ExtensionFileLoader(built.module, built.path)
     spec = importlib.util.spec_from_file_location(built.module, built.path, loader=loader)

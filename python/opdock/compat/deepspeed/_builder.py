@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpBuilder: one op with sources of its own, built by Opdock."""
+"""OpBuilder: the base class of builders, whose sources Opdock builds."""
 
 import importlib
 import os
@@ -12,11 +12,11 @@ from opdock.compat.deepspeed._say import say
 
 
 class OpBuilder(ABC):
-    """The base of DeepSpeed's builders, with their methods. A subclass says what is built.
+    """The base class of DeepSpeed's builders, with their methods. A subclass defines what is built.
 
-    name: of the op. error_log: why it is not compatible, or None. jit_mode: whether the arguments
-    are asked for by jit_load(). build_for_cpu: without nvcc. Any thread; is_compatible() compiles,
-    loads and starts nothing of CUDA's.
+    name: the op's name. error_log: why the op is not compatible, or None. jit_mode: whether
+    jit_load() asks for the arguments. build_for_cpu: whether to build without nvcc. Any thread may
+    call the methods. is_compatible() compiles and loads nothing and does not start CUDA.
     """
 
     _loaded = {}  # (class, name) -> module
@@ -27,40 +27,42 @@ class OpBuilder(ABC):
         self.build_for_cpu = False
         self.enable_bf16 = False
         self.error_log = None
-        self._lacks_tools = False  # is all that is_compatible() has against it
+        # whether missing tools are the only problem that is_compatible() found
+        self._lacks_tools = False
 
     @abstractmethod
     def absolute_name(self):
-        """The module that the op is installed as: "deepspeed.ops.adam.fused_adam_op"."""
+        """Returns the name of the op's installed module: "deepspeed.ops.adam.fused_adam_op"."""
 
     @abstractmethod
     def sources(self):
-        """The files to compile, as deepspeed_src_path() takes them."""
+        """Returns the files to compile, as deepspeed_src_path() accepts them."""
 
     def include_paths(self):
-        """Folders for #include, as deepspeed_src_path() takes them."""
+        """Returns the folders for #include, as deepspeed_src_path() accepts them."""
         return []
 
     def cxx_args(self):
-        """Arguments of the C++ compiler; those for the linker among them go to it."""
+        """Returns arguments of the C++ compiler; any linker arguments among them go to the
+        linker."""
         return []
 
     def nvcc_args(self):
-        """Arguments of nvcc. Architectures among them decide which images are made."""
+        """Returns arguments of nvcc. The architectures among them decide which images are made."""
         return []
 
     def extra_ldflags(self):
-        """Arguments of the linker."""
+        """Returns arguments of the linker."""
         return []
 
     def libraries_args(self):
-        """Names of libraries: "curand" for -lcurand."""
+        """Returns names of libraries: "curand" for -lcurand."""
         return []
 
     def is_compatible(self, verbose=False):
-        """Whether the op can be built here: its files, a compiler, Meson and Ninja are there.
+        """Returns whether the op can be built here: its files, a compiler, Meson and Ninja exist.
 
-        verbose: the reason against it is printed as well; error_log has it anyway.
+        verbose: also print the reason if it cannot; error_log has the reason in any case.
         """
         paths = [self.deepspeed_src_path(path) for path in self.sources()]
         missing = [path for path in paths if not os.path.isfile(path)]
@@ -81,16 +83,18 @@ class OpBuilder(ABC):
             say(self.error_log)
 
     def load(self, verbose=False):
-        """The op's module: the installed one where it fits, else jit_load()'s; made once."""
+        """Returns the op's module: the installed one if it loads, else that of jit_load(). Loads it
+        once."""
         key = type(self), self.name
         if key not in OpBuilder._loaded:
-            # Of threads that come here together, Opdock's build lets one build.
+            # If several threads get here, Opdock's build lets only one of them build.
             module = self._installed() or self.jit_load(verbose)
             OpBuilder._loaded.setdefault(key, module)
         return OpBuilder._loaded[key]
 
     def _installed(self):
-        """The module of that absolute name, if it was installed and loads with this torch."""
+        """Returns the installed module absolute_name(), if it exists and loads with this torch,
+        else None."""
         name = self.absolute_name()
         if name in sys.modules:
             return sys.modules[name]
@@ -105,15 +109,16 @@ class OpBuilder(ABC):
     def jit_load(self, verbose=True):
         """Builds the module, or finds it in Opdock's cache, and imports it.
 
-        verbose: says the seconds. Raises IncompatibleError with what is_compatible() says against
-        it or the compiler's first error. Ctrl-C stops a build.
+        verbose: print the seconds that it took. Raises IncompatibleError with is_compatible()'s
+        reason or the compiler's first error. Ctrl-C stops a build. Returns the module.
         """
         from opdock.compat.deepspeed._jit import jit_load
 
         return jit_load(self, verbose)
 
     def builder(self):
-        """A setuptools Extension: BuildExtension builds it and installs it as absolute_name()."""
+        """Returns a setuptools Extension, which BuildExtension builds and installs as
+        absolute_name()."""
         from opdock.compat.deepspeed._extension import OpdockExtension
 
         return OpdockExtension(self)
@@ -124,9 +129,10 @@ class OpBuilder(ABC):
         say(f"warning: {msg}")
 
     def deepspeed_src_path(self, code_path):
-        """The absolute path of a file: beside the file that defines the builder, else in DeepSpeed.
+        """Returns the absolute path of a file: next to the file that defines the builder, else in
+        DeepSpeed.
 
-        Where neither is, it stays as it would be beside the builder.
+        If neither exists, returns the path next to the builder.
         """
         if os.path.isabs(code_path):
             return code_path
@@ -142,9 +148,9 @@ class OpBuilder(ABC):
         return beside
 
     def has_function(self, funcname, libraries, library_dirs=None, verbose=False):
-        """Whether a C program that calls the function links with the libraries.
+        """Returns whether a C program that calls the function links with the libraries.
 
-        error_log says why not; verbose: it is printed as well.
+        If not, error_log has the reason; verbose: also print it.
         """
         why = _probe.why_not_linked(funcname, libraries, library_dirs or ())
         if why is not None:
@@ -152,7 +158,7 @@ class OpBuilder(ABC):
         return why is None
 
     def command_exists(self, cmd):
-        """Whether a program of that name, or one of "a|b", is in PATH."""
+        """Returns whether a program called `cmd`, or one of "a|b", is in PATH."""
         names = [name.strip() for name in cmd.split("|")]
         found = any(shutil.which(name) for name in names)
         if not found:
@@ -160,41 +166,44 @@ class OpBuilder(ABC):
         return found
 
     def cpu_arch(self):
-        """The compiler's argument for exactly this processor; such a build is for its kind only."""
+        """Returns the compiler's argument for this processor; the result runs only on processors
+        like it."""
         return _probe.cpu_arch()
 
     def simd_width(self):
-        """The define of this processor's vectors: -D__AVX512__, -D__AVX256__, -D__SCALAR__, …"""
+        """Returns the define for this processor's vectors: -D__AVX512__, -D__AVX256__,
+        -D__SCALAR__, …"""
         return _probe.simd_width()
 
     def strip_empty_entries(self, args):
-        """The arguments without empty ones."""
+        """Returns the arguments without empty ones."""
         return [argument for argument in args if len(argument) > 0]
 
     def hipify_extension(self):  # noqa: B027 (subclasses need not have one)
-        """Nothing: what is built for ROCm is translated in the build's folder, never in place."""
+        """Does nothing: sources for ROCm are translated in the build's folder, never in place."""
 
     def sycl_extension(self):  # noqa: B027 (as above)
-        """Nothing: there is no SYCL here."""
+        """Does nothing: SYCL is not supported."""
 
     @staticmethod
     def is_rocm_pytorch():
-        """Whether torch is built for ROCm."""
+        """Returns whether torch is built for ROCm."""
         return _versions.is_rocm_pytorch()
 
     @staticmethod
     def is_sycl_enabled():
-        """False."""
+        """Returns False: SYCL is not supported."""
         return False
 
     @staticmethod
     def installed_rocm_version():
-        """(major, minor) of the ROCm here; (0, 0) for none."""
+        """Returns (major, minor) of the installed ROCm; (0, 0) if there is none."""
         return _versions.installed_rocm_version()
 
     @staticmethod
     def get_rocm_gpu_arch():
-        """The processors of the AMD GPUs here, "gfx90a;gfx1030"; an empty text for none."""
+        """Returns the architectures of the AMD GPUs here, "gfx90a;gfx1030"; an empty text for none.
+        The variable PYTORCH_ROCM_ARCH overrides them."""
         if os.environ.get("PYTORCH_ROCM_ARCH"):
             return os.environ["PYTORCH_ROCM_ARCH"]
         import opdock
@@ -205,5 +214,5 @@ class OpBuilder(ABC):
 
     @staticmethod
     def get_rocm_wavefront_size():
-        """Threads of a wavefront, as a text: 64 for gfx9 and before, else 32."""
+        """Returns the threads of a wavefront as text: "64" for gfx8 and gfx9, else "32"."""
         return "64" if OpBuilder.get_rocm_gpu_arch().startswith(("gfx9", "gfx8")) else "32"

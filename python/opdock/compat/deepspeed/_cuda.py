@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDAOpBuilder: nvcc's arguments and architectures; TorchCPUOpBuilder and CPUOpBuilder."""
+"""The base classes CUDAOpBuilder (nvcc's arguments, architectures), TorchCPUOpBuilder,
+CPUOpBuilder."""
 
 import os
 
@@ -17,20 +18,22 @@ def _torch_version():
 
 
 def get_default_compute_capabilities():
-    """What is built ahead of time where nothing is asked for, "8.0;9.0": what nvcc here knows."""
+    """Returns the default architectures of builds ahead of time, "8.0;9.0": those that nvcc here
+    knows."""
     return _archs.default_list()
 
 
 class CUDAOpBuilder(OpBuilder):
-    """A builder whose sources may be for nvcc (on ROCm, for hipcc)."""
+    """A builder whose sources may need nvcc (on ROCm, hipcc)."""
 
     def compute_capability_args(self, cross_compile_archs=None):
-        """nvcc's -gencode arguments.
+        """Returns nvcc's -gencode arguments.
 
-        The first of these counts: TORCH_CUDA_ARCH_LIST; cross_compile_archs, a list as a text;
-        under jit_mode the GPUs here, with PTX for the newest; get_default_compute_capabilities().
-        What filter_ccs() keeps of it is built. The environment stays as it is. Raises
-        InvalidArgumentError for what is no architecture, IncompatibleError if nothing is left.
+        The architectures come from the first of these that is given: TORCH_CUDA_ARCH_LIST;
+        cross_compile_archs, a list as text; under jit_mode the GPUs here, with PTX for the newest;
+        get_default_compute_capabilities(). filter_ccs() then removes some. The environment is not
+        changed. Raises InvalidArgumentError for text that is no architecture, IncompatibleError if
+        no architecture remains.
         """
         listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "").strip()
         if listed:
@@ -59,28 +62,32 @@ class CUDAOpBuilder(OpBuilder):
         return _archs.gencode(kept, origin)
 
     def filter_ccs(self, ccs):
-        """Of the architectures, texts such as "9.0a" or "8.6+PTX", those that the op is for.
+        """Returns those of the architectures, texts such as "9.0a" or "8.6+PTX", that the op
+        supports.
 
         A subclass may return texts, or pairs such as ["9", "0a"].
         """
         return ccs
 
     def cuda_capability_major(self):
-        """The major compute capability of the first GPU; None without one. Starts no CUDA."""
+        """Returns the major compute capability of the oldest GPU here; None without one. Does not
+        start CUDA."""
         visible = _archs.visible_list()
         return int(visible[0].partition(".")[0]) if visible else None
 
     def version_dependent_macros(self):
-        """The macros by which DeepSpeed's sources know that torch is at least 1.5."""
+        """Returns the macros that tell DeepSpeed's sources that torch is at least 1.5."""
         return ["-DVERSION_GE_1_1", "-DVERSION_GE_1_3", "-DVERSION_GE_1_5"]
 
     def cxx_args(self):
-        """The arguments of DeepSpeed's host code; the standard is the one that torch needs."""
+        """Returns the arguments for DeepSpeed's host code, with the C++ standard that torch
+        needs."""
         standard = "-std=c++20" if _torch_version() >= (2, 12) else "-std=c++17"
         return ["-O3", standard, "-g", "-Wno-reorder"]
 
     def nvcc_args(self):
-        """The arguments of DeepSpeed's kernels; on ROCm, hipcc's. Nothing where build_for_cpu."""
+        """Returns the arguments for DeepSpeed's kernels; on ROCm, hipcc's. An empty list if
+        build_for_cpu."""
         if self.build_for_cpu:
             return []
         if self.is_rocm_pytorch():
@@ -110,7 +117,8 @@ class CUDAOpBuilder(OpBuilder):
         ]
 
     def is_compatible(self, verbose=False):
-        """As OpBuilder's; nvcc must also go with torch, where there are files for nvcc."""
+        """As OpBuilder.is_compatible(). If there are files for nvcc, nvcc must also match torch's
+        CUDA."""
         if not super().is_compatible(verbose):
             return False
         cuda = any(path.endswith(".cu") for path in self.sources())
@@ -128,16 +136,17 @@ class CUDAOpBuilder(OpBuilder):
 
 
 class CPUOpBuilder(OpBuilder):
-    """A builder for the processor here: DeepSpeed 0.19's base of its CPU ops."""
+    """A builder for this processor: the base class of CPU ops in DeepSpeed 0.19."""
 
     def cxx_args(self):
-        """-O3, OpenMP and the vectors of this processor."""
+        """Returns -O3, OpenMP and the arguments for this processor's vectors, among others."""
         return ["-O3", "-g", "-Wno-reorder", self.cpu_arch(), "-fopenmp", self.simd_width()]
 
 
 class TorchCPUOpBuilder(CUDAOpBuilder):
-    """A builder for the processor here whose sources may copy to GPUs: DeepSpeed 0.7's."""
+    """A builder for this processor whose sources may copy to GPUs: the base class in DeepSpeed
+    0.7."""
 
     def cxx_args(self):
-        """CUDAOpBuilder's, with OpenMP and the vectors of this processor."""
+        """Returns CUDAOpBuilder's arguments, and those for OpenMP and this processor's vectors."""
         return [*super().cxx_args(), self.cpu_arch(), "-fopenmp", self.simd_width()]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's variables: which count here, and which do not, said once."""
+"""Reads DeepSpeed's environment variables, and reports once those that have no effect here."""
 
 import os
 import shlex
 
 from opdock.compat.deepspeed._say import say_once
 
-#: variable -> what it does here, for reports
+#: variable -> its effect here, for reports
 HONOURED = {
     "DS_BUILD_OPS": "which ops setup.py installs ahead of time",
     "DS_SKIP_CUDA_CHECK": "1: nvcc may be of another major version than torch's CUDA",
@@ -31,12 +31,13 @@ IGNORED = {
 
 
 def is_on(name):
-    """Whether the variable is set to something other than 0 or nothing."""
+    """Returns whether the variable is set to anything other than 0 or an empty text."""
     return os.environ.get(name, "").strip() not in ("", "0")
 
 
 def number(name):
-    """The whole number from 1 that the variable has; None for none, another text said once."""
+    """Returns the variable's value, an integer from 1; None without one. Reports any other text
+    once."""
     text = os.environ.get(name, "").strip()
     if not text:
         return None
@@ -47,7 +48,7 @@ def number(name):
 
 
 def words(name):
-    """The arguments that a variable such as CFLAGS has."""
+    """Returns the list of arguments in a variable such as CFLAGS."""
     try:
         return shlex.split(os.environ.get(name, ""))
     except ValueError as error:
@@ -56,26 +57,28 @@ def words(name):
 
 
 def wants_build_ahead(build_var):
-    """Whether DS_BUILD_X, or without it DS_BUILD_OPS, asks for the op ahead of time."""
+    """Returns whether DS_BUILD_X, or without it DS_BUILD_OPS, asks to build the op ahead of
+    time."""
     text = os.environ.get(build_var, os.environ.get("DS_BUILD_OPS", "0"))
     return text.strip() not in ("", "0")
 
 
 def excluded():
-    """The names of the ops that OPDOCK_DEEPSPEED_EXCLUDE leaves to DeepSpeed."""
+    """Returns the names of the ops that OPDOCK_DEEPSPEED_EXCLUDE leaves to DeepSpeed."""
     text = os.environ.get("OPDOCK_DEEPSPEED_EXCLUDE", "")
     return {name.strip() for name in text.split(",") if name.strip()}
 
 
 def say_ignored():
-    """Says once of each variable that is set and has no effect why not."""
+    """Prints, once for each variable that is set and has no effect, why it has none."""
     for name, why in IGNORED.items():
         if os.environ.get(name):
             say_once(name, f"{name}={os.environ[name]} is not used: {why}")
 
 
 def in_use():
-    """(variable, value, what it does or why it does nothing, whether it counts) of those set."""
+    """Returns (variable, value, its effect or why it has none, whether it has one) for all that are
+    set."""
     found = []
     names = [*HONOURED, *sorted(n for n in os.environ if n.startswith("DS_BUILD_")), *IGNORED]
     for name in dict.fromkeys(names):

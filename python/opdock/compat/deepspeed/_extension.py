@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ahead of time: a setuptools Extension for a builder, and the command that builds it."""
+"""Builds ops ahead of time: a setuptools Extension for a builder, and the command that builds
+it."""
 
 import os
 import shutil
@@ -23,7 +24,8 @@ sys.modules[__name__] = {module}
 
 
 class OpdockExtension(Extension):
-    """What OpBuilder.builder() returns: BuildExtension asks its `op_builder` when it is built."""
+    """The Extension that OpBuilder.builder() returns. BuildExtension asks its `op_builder` for
+    sources and arguments only when it builds."""
 
     def __init__(self, op_builder):
         super().__init__(op_builder.absolute_name(), sources=[])
@@ -31,7 +33,7 @@ class OpdockExtension(Extension):
 
     @property
     def is_served(self):
-        """Whether the op is one that a plugin of Opdock's serves."""
+        """Whether one of Opdock's plugins serves the op."""
         name = getattr(self.op_builder, "NAME", None)
         if getattr(self.op_builder, "_has_own_sources", lambda: False)():
             return False
@@ -41,10 +43,10 @@ class OpdockExtension(Extension):
 
 
 def wanted_extensions(builders=None):
-    """The Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
+    """Returns the Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
 
-    builders: those of ALL_OPS without it. Raises IncompatibleError for one that is asked for and
-    not compatible, so that no installation succeeds without it; DS_BUILD_X=0 leaves it out.
+    builders: default is those of ALL_OPS. Raises IncompatibleError for a requested builder that is
+    not compatible, so that an installation cannot succeed without it; DS_BUILD_X=0 leaves it out.
     """
     if builders is None:
         from opdock.compat.deepspeed._ops import ALL_OPS
@@ -64,7 +66,8 @@ def wanted_extensions(builders=None):
 
 
 def _base():
-    """torch's command where torch is, as other extensions of the same setup.py may need it."""
+    """Returns torch's BuildExtension if torch is installed, since other extensions of the same
+    setup.py may need it; else setuptools' build_ext."""
     try:
         from torch.utils.cpp_extension import BuildExtension as base
     except ImportError:
@@ -73,12 +76,14 @@ def _base():
 
 
 class BuildExtension(_base()):
-    """build_ext that builds OpdockExtensions by Opdock, and every other Extension as before.
+    """A build_ext command that builds OpdockExtensions with Opdock, and every other Extension as
+    usual.
 
-    An op with sources of its own becomes its module; an op of DeepSpeed's that a plugin serves
-    becomes a module that names it. Where no usable plugin is found, that must be one that can be
-    built here: it is, into Opdock's cache. Nothing is installed but what the Extension names.
-    Raises IncompatibleError, with the reasons, if one cannot be built.
+    An op with its own sources is built to its module. For an op of DeepSpeed's that a plugin
+    serves, a Python file is written that imports Opdock's module; if no usable plugin is found, the
+    plugin is built into Opdock's cache, which must be possible here. Only the files that the
+    Extension names are installed. Raises IncompatibleError, with the reasons, if one cannot be
+    built.
     """
 
     def build_extensions(self):
@@ -118,7 +123,8 @@ class BuildExtension(_base()):
 
 
 def _build_plugins(name):
-    """Builds the plugins behind DeepSpeed's op into the cache, where no usable one is found."""
+    """Builds each plugin behind DeepSpeed's op `name` into the cache, unless a usable one is
+    found."""
     import opdock
 
     for op in SERVED[name][1]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a Recipe says as the folder of a source plugin, which Opdock then builds.
+"""Writes a Recipe as the folder of a source plugin, which Opdock then builds.
 
-The plugin's file is at the same time the module of Python. Its one op says nothing: it is there
-because every plugin has one.
+The plugin's shared object is also the Python extension module. Its only op does nothing; it exists
+because every plugin must have one.
 """
 
 import json
@@ -13,7 +13,7 @@ import shutil
 from opdock.compat.deepspeed._recipe import HOST
 
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
-_MOST_BYTES = 64 << 20  # of one file: a header is smaller
+_MOST_BYTES = 64 << 20  # read from one file; headers are smaller
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/cuda", "/opt/rocm")
 
 _STUB = """// Written by Opdock: the op that every plugin has.
@@ -40,10 +40,11 @@ def _is_system(path):
 
 
 def _headers(sources, includes):
-    """The files that the sources' #include lines reach beside them and in the folders given.
+    """Returns the header files that the sources #include, directly or not.
 
-    Names that a macro makes are not found: those the compiler finds by itself, and a change of such
-    a file makes no new build.
+    They are searched next to the including file and in the folders `includes`. Names that a macro
+    makes are not found: only the compiler finds those headers, and a change of such a header does
+    not cause a new build.
     """
     found, queue = {}, list(sources)
     while queue:
@@ -71,24 +72,26 @@ def _meson(words):
     return "[" + ", ".join(f"'{word}'" for word in quoted) + "]"
 
 
-# A build's folder in a message, which may be of an earlier build with the same content.
+# Prefix of the build's temporary folder. Messages may name the folder of an earlier build with the
+# same content.
 PREFIX = "opdock-ds-"
 _COPIES = re.compile(rf"([^\s:'\"]*/{PREFIX}\w+/|(?<![\w./-]))tree/")
 
 
 class Written:
-    """A folder that is written: where its copies come from, to say so in messages."""
+    """A written folder. It knows where the copies come from, so that messages can name the
+    originals."""
 
     def __init__(self, root):
         self.root = root
 
     def original(self, text):
-        """The text with the user's own paths in place of the copies'."""
+        """Returns the text with the copies' paths replaced by the user's own."""
         return _COPIES.sub(lambda _: self.root + "/", text)
 
 
 class _Files:
-    """The copies in the folder, and what became of each."""
+    """The copies of sources and headers in the folder, with the name of each."""
 
     def __init__(self, recipe, folder):
         self.includes = [path for path in recipe.includes if not _is_system(path)]
@@ -112,11 +115,12 @@ class _Files:
         return os.path.normpath(os.path.join("tree", os.path.relpath(path, self.root)))
 
     def all(self):
-        """Of every file, headers too."""
+        """Returns the sorted names of all copies, headers included."""
         return sorted(set(self._named.values()))
 
     def of(self, paths):
-        """Of these files, by their endings then as they are compiled."""
+        """Returns the names of the copies of `paths`, in that order (a translated .cu file ends in
+        .hip)."""
         return [self._named[path] for path in paths]
 
     def include_folders(self):
@@ -124,7 +128,7 @@ class _Files:
 
 
 def write(recipe, folder):
-    """Writes plugin.toml, meson.build and copies of the files into `folder`; a Written."""
+    """Writes plugin.toml, meson.build and copies of the files into `folder`; returns a Written."""
     files = _Files(recipe, folder)
     op = f"{recipe.name}_is_built"
     for name, text in (
@@ -170,7 +174,7 @@ def _manifest(recipe, op, files):
 def _rules(recipe, files):
     gpu = recipe.has(".cu", ".hip")
     host = ["opdock_module.cc", *files.of(recipe.has(*HOST))]
-    # Behind the copies, for what the #include lines do not show.
+    # The original folders come after the copies', for headers that _headers() could not find.
     cxx = [*recipe.cxx, *(f"-I{path}" for path in recipe.includes)]
     parts = [
         f"'name': '{recipe.module}', 'toml': files('plugin.toml')",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA sources for ROCm: copies, translated by hipify-perl or by torch's hipify."""
+"""Translates copies of CUDA sources for ROCm, by hipify-perl or by torch's hipify."""
 
 import contextlib
 import io
@@ -13,7 +13,8 @@ _KINDS = (".cu", ".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx")
 
 
 def _by_perl(program, folder, names):
-    """Each file becomes its translation; a .cu file becomes a .hip file."""
+    """Replaces each file by its translation, and a .cu file by a .hip file. Returns {name: new
+    name}."""
     made = {}
     for name in names:
         path = os.path.join(folder, name)
@@ -32,11 +33,12 @@ def _by_perl(program, folder, names):
 
 
 def _by_torch(folder, names, includes):
-    """torch writes translations beside the files, under names of its own."""
+    """Translates by torch, which writes new files next to the originals, under its own names.
+    Returns {name: new name}."""
     from torch.utils.hipify import hipify_python
 
     folder = os.path.realpath(folder)
-    silent = io.StringIO()  # it says what it has done
+    silent = io.StringIO()  # discards its progress messages
     with contextlib.redirect_stdout(silent), contextlib.redirect_stderr(silent):
         done = hipify_python.hipify(
             project_directory=folder,
@@ -53,17 +55,19 @@ def _by_torch(folder, names, includes):
         found = done.get(os.path.join(folder, name))
         path = getattr(found, "hipified_path", None)
         made[name] = os.path.relpath(path, folder) if path else name
-        if name.endswith(".cu") and made[name] == name:  # nothing of CUDA's is in it
+        # the file has no CUDA, so torch left it as it is
+        if name.endswith(".cu") and made[name] == name:
             made[name] = f"{name[:-3]}.hip"
             shutil.copyfile(os.path.join(folder, name), os.path.join(folder, made[name]))
     return made
 
 
 def translate(folder, names, includes):
-    """Translates copies of sources in `folder`; {name: the translation's name}, of all of `names`.
+    """Translates copies of sources in `folder`; returns {name: the translation's name} for all
+    `names`.
 
-    names, includes: relative to `folder`. Of a .cu file a .hip file is made, for hipcc. Raises
-    NotFoundError where neither tool is installed, or one does not take a file.
+    names, includes: relative to `folder`. A .cu file becomes a .hip file, for hipcc. Raises
+    NotFoundError if neither tool is installed, or if hipify-perl cannot translate a file.
     """
     wanted = [name for name in names if name.endswith(_KINDS)]
     perl = shutil.which("hipify-perl")

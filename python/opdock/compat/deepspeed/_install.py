@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes an unmodified DeepSpeed use Opdock, before or after it was imported; its files stay.
+"""Makes an unmodified DeepSpeed use Opdock, before or after it is imported, without changing files.
 
-Methods of DeepSpeed's own builder classes are replaced, so that it does not matter who has imported
-or made which builder before. Classes that come later are met by the base's __init_subclass__.
+The methods of DeepSpeed's own builder classes are replaced, so it does not matter which builders
+were imported or created before. Classes that are defined later are caught by the base class's
+__init_subclass__.
 """
 
 import contextlib
@@ -21,22 +22,23 @@ from opdock.compat.deepspeed._say import say, say_once
 from opdock.compat.deepspeed._served import say_own
 from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 
-# "op_builder" is what DeepSpeed's setup.py imports.
+# DeepSpeed's setup.py imports the builders as "op_builder".
 _PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
 _BASES = tuple(f"{package}.builder" for package in _PACKAGES)
 _VERSIONS = "deepspeed.git_version_info"
 _LAYERS = "deepspeed.model_implementations.transformers.ds_transformer"
 
-# Guards the variables below and DeepSpeed's classes: whoever changes them, or takes a change back,
-# holds it. A change may lead to another one, as to a class that is defined.
+# Guards the variables below and the changes to DeepSpeed's classes: hold it to make or undo one. It
+# is recursive because a change may cause another, when it defines a class.
 _lock = threading.RLock()
 _finder = None
-_undo = []  # functions that take back one change each, in their order
+_undo = []  # functions that each undo one change, in the order of the changes
 _excluded = frozenset()
 
 
 def _renew_lock():
-    """A forked child has no thread to release what another one held."""
+    """Replaces the lock in a forked child, where the thread that may have held it does not
+    exist."""
     global _lock
     _lock = threading.RLock()
 
@@ -45,12 +47,12 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _is_theirs(kind):
-    """Whether the class is one of DeepSpeed's own, and no user's."""
+    """Returns whether the class is one of DeepSpeed's own and not a user's."""
     return any(kind.__module__ == p or kind.__module__.startswith(f"{p}.") for p in _PACKAGES)
 
 
 def _served(builder):
-    """The Verdict on one of DeepSpeed's own builders; None for a user's."""
+    """Returns the Verdict on one of DeepSpeed's own builders; None for a user's builder."""
     if not _is_theirs(type(builder)):
         return None
     if builder.name in _excluded or builder.name in _environment.excluded():
@@ -59,7 +61,7 @@ def _served(builder):
 
 
 def _verbose(arguments, named, otherwise=False):
-    """DeepSpeed's one argument of these methods."""
+    """Returns the value of `verbose`, the only argument of these methods of DeepSpeed."""
     return named.get("verbose", arguments[0] if arguments else otherwise)
 
 
@@ -89,21 +91,22 @@ def _load(original, builder, *arguments, **named):
 def _jit_load(original, builder, *arguments, **named):
     if _is_theirs(type(builder)):
         return _load(original, builder, *arguments, **named)
-    # A user's, on DeepSpeed's base.
+    # A user's builder that derives from DeepSpeed's base class.
     from opdock.compat.deepspeed._jit import jit_load
 
     return jit_load(builder, _verbose(arguments, named, True))
 
 
 def _compute_capability_args(original, builder, *arguments, **named):
-    """Ours for users' builders, and for theirs where a list has what theirs does not know: 9.0a."""
+    """Uses Opdock's method for users' builders, and for DeepSpeed's own ones only if
+    TORCH_CUDA_ARCH_LIST has architectures such as 9.0a, which DeepSpeed's method does not know."""
     from opdock.compat.deepspeed._cuda import CUDAOpBuilder
 
     is_theirs = _is_theirs(type(builder))
     if is_theirs and not re.search(r"\d[af]", os.environ.get("TORCH_CUDA_ARCH_LIST", "")):
         return original(builder, *arguments, **named)
     found = CUDAOpBuilder.compute_capability_args(builder, *arguments, **named)
-    # Of theirs, torch's build reads the list itself.
+    # For DeepSpeed's own builders torch's JIT build reads the list itself.
     return [] if is_theirs and builder.jit_mode else found
 
 
@@ -116,13 +119,13 @@ _REPLACED = {
 
 
 def _replace(kind):
-    """Puts our methods in place of those that the class itself defines. Under the lock."""
+    """Replaces the methods that the class itself defines by Opdock's. The caller holds the lock."""
     for name, ours in _REPLACED.items():
         original = vars(kind).get(name)
         if not callable(original) or hasattr(original, "_opdock_original"):
             continue
         if not _is_theirs(kind):
-            continue  # what a user has written is the user's
+            continue  # methods that a user has written stay
 
         def method(self, *arguments, _ours=ours, _original=original, **named):
             return _ours(_original, self, *arguments, **named)
@@ -140,7 +143,8 @@ def _all_below(kind):
 
 
 def _patch_base(module):
-    """Everything below the base class of DeepSpeed's builders, also what is defined later."""
+    """Replaces the methods of DeepSpeed's base class and all subclasses, also those defined
+    later."""
     base = module.OpBuilder
     before = vars(base).get("__init_subclass__")
 
@@ -157,7 +161,7 @@ def _patch_base(module):
         _undo.append(lambda: delattr(base, "__init_subclass__"))
     else:
         _undo.append(lambda: setattr(base, "__init_subclass__", before))
-    # Under CUDA 13 theirs names architectures that nvcc no longer has.
+    # With CUDA 13 DeepSpeed's function names architectures that nvcc no longer supports.
     theirs = getattr(module, "get_default_compute_capabilities", None)
     if theirs is not None:
         module.get_default_compute_capabilities = default_list
@@ -165,7 +169,7 @@ def _patch_base(module):
 
 
 def _patch_versions(module):
-    """The ops that Opdock serves count as installed: ds_report and setup.py's checks read this."""
+    """Marks the ops that Opdock serves as installed: ds_report and setup.py's checks read this."""
     names = [n for n in SERVED if n in module.installed_ops and n not in _excluded]
     names = [n for n in names if n not in _environment.excluded() and verdict(n).serves]
     before = {name: module.installed_ops[name] for name in names}
@@ -174,8 +178,9 @@ def _patch_versions(module):
 
 
 def _patch_package(module):
-    """Ops that DeepSpeed has no builder of for its accelerator, as the inference functions on the
-    CPU: ours in place of the one that raises, in each module that has imported it."""
+    """Replaces builders that DeepSpeed does not have for its accelerator, such as the inference
+    functions on the CPU: Opdock's builder takes the place of the one that raises, in each module
+    that imported it."""
     from opdock.compat.deepspeed._ops import BUILDERS
 
     for class_name, ours in BUILDERS.items():
@@ -189,7 +194,7 @@ def _patch_package(module):
 
 
 def _patch_layers(module):
-    """Each injected model has a workspace of its own."""
+    """Gives each injected model its own workspace."""
     from opdock.compat.deepspeed import _models
 
     name = "transformer_inference"
@@ -198,7 +203,7 @@ def _patch_layers(module):
 
 
 def _swap(class_name, old, new):
-    """`new` for `old` under that name, in each module of DeepSpeed's."""
+    """Replaces `old` by `new` under the name `class_name` in each module of DeepSpeed."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "deepspeed" and vars(module).get(class_name) is old:
             setattr(module, class_name, new)
@@ -213,7 +218,7 @@ _PATCHES = {
 
 
 class _Loader:
-    """The module's own loader, and the patch behind it."""
+    """Wraps a module's loader: patches the module after it was executed."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -227,12 +232,12 @@ class _Loader:
     def exec_module(self, module):
         self._loader.exec_module(module)
         with _lock:
-            if _finder is not None:  # else uninstall() was faster
+            if _finder is not None:  # else uninstall() ran meanwhile
                 _patch(module)
 
 
 class _Finder:
-    """Meets DeepSpeed's modules when they are imported."""
+    """A meta path finder that wraps the loaders of the modules to patch."""
 
     def find_spec(self, name, path=None, target=None):
         if name not in _PATCHES:
@@ -247,8 +252,8 @@ _patched = set()  # names of modules
 
 
 def _patch(module):
-    """Changes one of DeepSpeed's modules, once. One of another shape stays as it is, and a line
-    says so. Under the lock."""
+    """Patches one of DeepSpeed's modules, once. If the module does not have the expected contents,
+    it stays unchanged and a line is printed. The caller holds the lock."""
     if module.__name__ in _patched:
         return
     _patched.add(module.__name__)
@@ -266,10 +271,11 @@ def _is_being_imported(module):
 
 
 def install(exclude=()):
-    """From now on DeepSpeed's builders ask Opdock first. Does nothing the second time.
+    """Makes DeepSpeed's builders use Opdock's plugins first. Does nothing if it is already in
+    effect.
 
-    exclude: names of ops that are left to DeepSpeed, beside those of OPDOCK_DEEPSPEED_EXCLUDE.
-    DeepSpeed may be imported already or not, or not be there at all. Any thread.
+    exclude: names of ops to leave to DeepSpeed, in addition to those in OPDOCK_DEEPSPEED_EXCLUDE.
+    DeepSpeed may be imported before or later, or may not be installed. Any thread.
     """
     global _finder, _excluded
     with _lock:
@@ -283,7 +289,7 @@ def install(exclude=()):
         for name in there:
             if name not in half:
                 _patch(sys.modules[name])
-    for name in half:  # by another thread, which may need the lock
+    for name in half:  # modules that another thread is importing; it may need the lock
         with contextlib.suppress(ImportError):
             module = importlib.import_module(name)
             with _lock:
@@ -292,10 +298,10 @@ def install(exclude=()):
 
 
 def uninstall():
-    """Takes back what install() has done. Modules that were loaded stay as they are.
+    """Undoes install(). Modules of ops that were loaded stay as they are.
 
-    All of it is taken back, also if something of DeepSpeed's raises on the way; that error is
-    raised then. Any thread.
+    If undoing one change raises, the others are still undone, and the first error is raised at the
+    end. Any thread.
     """
     global _finder, _excluded
     errors = []
@@ -316,12 +322,13 @@ def uninstall():
 
 
 def installed():
-    """Whether install() is in effect."""
+    """Returns whether install() is in effect."""
     return _finder is not None
 
 
 def install_if_asked():
-    """install() if OPDOCK_DEEPSPEED=1; any other value than 0 or nothing is said to be none."""
+    """Calls install() if OPDOCK_DEEPSPEED=1; prints a line for any value other than 0, 1 or
+    empty."""
     text = os.environ.get("OPDOCK_DEEPSPEED", "").strip()
     if text == "1":
         install()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""jit_load() for builders on Opdock's base and on DeepSpeed's."""
+"""Implements jit_load() for builders that derive from Opdock's or DeepSpeed's base class."""
 
 import time
 
@@ -11,7 +11,7 @@ from opdock.compat.deepspeed._versions import torch_cuda_version
 
 
 def _is_without_cuda(builder):
-    """Whether a builder that could use CUDA has a torch that cannot."""
+    """Returns whether the builder could use CUDA but torch cannot."""
     if not hasattr(builder, "compute_capability_args") or is_on("DS_SKIP_CUDA_CHECK"):
         return False
     return not builder.is_rocm_pytorch() and torch_cuda_version() is None
@@ -20,13 +20,13 @@ def _is_without_cuda(builder):
 def jit_load(builder, verbose):
     """Builds the builder's module, or finds it in Opdock's cache, and imports it.
 
-    verbose: says the seconds. Raises IncompatibleError with what is_compatible() says against it,
-    or the compiler's first error. Ctrl-C stops a build.
+    verbose: print the seconds that it took. Raises IncompatibleError with is_compatible()'s reason
+    or the compiler's first error. Ctrl-C stops a build. Returns the module.
     """
-    # As DeepSpeed's own: sources() and the arguments may depend on it.
+    # DeepSpeed does the same: sources() and the arguments may depend on build_for_cpu.
     if _is_without_cuda(builder):
         builder.build_for_cpu = True
-    # Without tools, what others have built with them and left in the cache may still fit.
+    # Even without build tools, the cache may have a result that fits.
     if not builder.is_compatible(verbose) and not getattr(builder, "_lacks_tools", False):
         raise IncompatibleError(
             f"Unable to JIT load the {builder.name} op: "

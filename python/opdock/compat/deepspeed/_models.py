@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of DeepSpeed's injected models calls the inference functions: each has keys and values of
-its own, where DeepSpeed has one workspace for all."""
+"""Tells the inference functions which of DeepSpeed's injected models calls them: here each model
+has its own keys and values, whereas DeepSpeed has one workspace for all."""
 
 import functools
 import weakref
 
-_of_layers = weakref.WeakKeyDictionary()  # a layer of DeepSpeed's -> the Model that it belongs to
+_of_layers = weakref.WeakKeyDictionary()  # DeepSpeed's layer -> the Model that it belongs to
 _newest = None  # a weak reference to the Model of the layer made last
 
 
 def _meet(layer):
-    """A new layer: DeepSpeed numbers those of each model from 0."""
+    """Assigns a new layer to its Model. DeepSpeed numbers the layers of each model from 0."""
     global _newest
     from opdock.compat.deepspeed.inference import arenas
 
@@ -24,8 +24,11 @@ def _meet(layer):
 
 
 def patch(module):
-    """Lets the layers of ds_transformer, that module of DeepSpeed's, say whose they are; returns
-    what takes it back. Layers that were made before stay unknown: they share one workspace."""
+    """Makes the layers of DeepSpeed's module ds_transformer announce their Model in each call.
+
+    Returns a function that undoes it. Layers that were created before are unknown and share one
+    workspace.
+    """
     base = module.DeepSpeedTransformerInference
     init = base.__init__
 

@@ -5,7 +5,8 @@ from opdock.compat.deepspeed._builder import OpBuilder
 from opdock.compat.deepspeed._cuda import CUDAOpBuilder, TorchCPUOpBuilder
 from opdock.compat.deepspeed._served import ServedOp
 
-# The class, the op, its variable behind DS_BUILD_, the module behind "deepspeed.", the base.
+# Each row: class name, op name, its variable without "DS_BUILD_" (None: the op name in capitals),
+# its module without "deepspeed.", base class.
 _OPS = (
     ("AsyncIOBuilder", "async_io", "AIO", "ops.aio.async_io_op", CUDAOpBuilder),
     (
@@ -36,7 +37,7 @@ _OPS = (
         "InferenceCoreBuilder",
         "inference_core_ops",
         None,
-        "inference.v2.kernelsinference_core_ops",  # as DeepSpeed has it, without the dot
+        "inference.v2.kernelsinference_core_ops",  # DeepSpeed's spelling, without a dot
         CUDAOpBuilder,
     ),
     (
@@ -98,5 +99,5 @@ def _make(class_name, name, variable, module, base):
 #: class name -> class
 BUILDERS = {row[0]: _make(*row) for row in _OPS}
 
-#: op name -> a builder of it, as DeepSpeed's ALL_OPS
+#: op name -> a builder instance, as in DeepSpeed's ALL_OPS
 ALL_OPS = {builder.name: builder for builder in (kind() for kind in BUILDERS.values())}

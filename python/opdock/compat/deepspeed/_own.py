@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's own builders, which serve the ops that Opdock has no plugin for."""
+"""Runs DeepSpeed's own builders for ops that Opdock has no plugin for, without their stale
+locks."""
 
 import contextlib
 import fcntl
@@ -9,13 +10,13 @@ import time
 
 from opdock._errors import NotFoundError
 
-_held = set()  # descriptors of locks that this process has
-_lock = threading.Lock()  # of _inside
-_inside = 0  # threads in no_stale_lock()
+_held = set()  # descriptors of the locks that this process holds
+_lock = threading.Lock()  # guards _inside
+_inside = 0  # number of threads in no_stale_lock()
 
 
 def _drop_inherited():
-    """A forked child does not keep what its parent has: the parent's lock stays."""
+    """Closes the inherited descriptors in a forked child, without releasing the parent's locks."""
     global _lock
     _lock = threading.Lock()
     for file in _held:
@@ -27,8 +28,8 @@ os.register_at_fork(after_in_child=_drop_inherited)
 
 
 def _is_open_elsewhere(file):
-    """Whether a process has the file of this descriptor open too. A file system that cannot tell
-    (NFS) counts as yes."""
+    """Returns whether another process has this descriptor's file open. Also True on a file system
+    that cannot tell (NFS)."""
     try:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError:
@@ -38,18 +39,18 @@ def _is_open_elsewhere(file):
 
 
 class KernelBaton:
-    """torch's lock of a build's folder, held by the kernel: it ends with the process.
+    """torch's lock of a build folder, implemented by a kernel lock, which ends with the process.
 
-    torch's is a file whose being there is the lock: after SIGKILL it stays, and whoever asks next
-    waits for ever. Here a kernel's lock decides, on a file beside it. torch's file is made as well,
-    for processes without Opdock, and one of theirs counts while its maker has it open, as torch
-    keeps it until it has built.
+    torch's own lock is held while a file exists: after SIGKILL the file stays, and the next process
+    waits for ever. Here a kernel lock on a second file decides. torch's file is also created, for
+    processes without Opdock, and such a file made by another process counts while its maker has it
+    open, which torch does until it has built.
     """
 
     def __init__(self, lock_file_path, wait_seconds=0.1, warn_after_seconds=None):
         self.lock_file_path = lock_file_path
         self._seconds = wait_seconds
-        self._files = []  # the kernel's lock, torch's file
+        self._files = []  # descriptors of the kernel lock and of torch's file
 
     def _lock(self, how):
         flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -65,7 +66,7 @@ class KernelBaton:
         return file
 
     def _is_theirs(self):
-        """Whether a process without Opdock builds: torch's file is there, and open."""
+        """Returns whether a process without Opdock is building: torch's file exists and is open."""
         try:
             file = os.open(self.lock_file_path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -76,14 +77,14 @@ class KernelBaton:
             os.close(file)
 
     def _make_torchs(self):
-        """torch's file, made and opened by this process; None if another one has it."""
+        """Creates torch's file and returns its descriptor; None if another process has it."""
         flags = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         for _ in range(2):
             with contextlib.suppress(FileExistsError):
                 return os.open(self.lock_file_path, flags, 0o600)
             if self._is_theirs():
                 return None
-            # torch closes its file before it removes it: only one that stays was left by the dead.
+            # torch closes its file before removing it, so only a file that stays is stale.
             time.sleep(min(self._seconds, 0.1))
             if self._is_theirs():
                 return None
@@ -92,7 +93,7 @@ class KernelBaton:
         return None
 
     def try_acquire(self):
-        """Whether this process has it now."""
+        """Tries to acquire the lock; returns whether this process holds it now."""
         file = self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
         if file is None:
             return False
@@ -105,16 +106,16 @@ class KernelBaton:
         return True
 
     def wait(self):
-        """Waits until the process that has it releases it or ends."""
+        """Waits until the process that holds the lock releases it or ends."""
         os.close(self._lock(fcntl.LOCK_SH))
         while self._is_theirs():
             time.sleep(self._seconds)
 
     def release(self):
-        """Gives it up."""
+        """Releases the lock."""
         if self._files and _held.issuperset(self._files):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self.lock_file_path)  # while the kernel's lock is held
+                os.unlink(self.lock_file_path)  # while the kernel lock is held
             for file in reversed(self._files):
                 _held.discard(file)
                 os.close(file)
@@ -123,7 +124,8 @@ class KernelBaton:
 
 @contextlib.contextmanager
 def no_stale_lock():
-    """Within it torch's build of extensions waits for no lock of a process that has ended."""
+    """A context in which torch's extension build does not wait for locks of processes that have
+    ended."""
     global _inside
     from torch.utils import cpp_extension
     from torch.utils.file_baton import FileBaton
@@ -141,9 +143,10 @@ def no_stale_lock():
 
 
 def own_builder(class_name, op):
-    """An instance of DeepSpeed's own builder of that class name. Imports DeepSpeed.
+    """Imports DeepSpeed; returns an instance of its own builder class `class_name`.
 
-    Raises NotFoundError if DeepSpeed is not installed or has no such builder.
+    op: the op's name, for messages. Raises NotFoundError if DeepSpeed is not installed or has no
+    such builder.
     """
     try:
         from deepspeed.ops import op_builder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builders ask this machine: a function in a library, the processor."""
+"""Probes this machine for builders: functions in libraries, build tools, the processor."""
 
 import os
 import platform
@@ -10,14 +10,14 @@ import tempfile
 
 from opdock.compat.deepspeed import _environment
 
-#: package of a library that DeepSpeed's ops are known to look for, by Debian's and Fedora's names
+#: library that DeepSpeed's ops check for -> its package's names in Debian and Fedora
 _PACKAGES = {"aio": "libaio-dev (Debian), libaio-devel (Fedora)"}
 
 
 def why_not_linked(function, libraries, folders=()):
-    """None if a program that calls the function links with the libraries, else the reason.
+    """Returns None if a program that calls the function links with the libraries, else the reason.
 
-    Runs the C compiler in a folder of its own, with CFLAGS and LDFLAGS; nothing of it is executed.
+    Runs the C compiler in a temporary folder, with CFLAGS and LDFLAGS. The program is not executed.
     """
     compiler = (
         _environment.words("CC")
@@ -55,7 +55,7 @@ _COMPILERS = {"CXX": ("c++", "g++", "clang++"), "MESON": ("meson",), "NINJA": ("
 
 
 def _are_in_path():
-    """Whether what builds C++ is there at first sight: nothing is started."""
+    """Returns whether a C++ compiler, Meson and Ninja are in PATH; starts none of them."""
     folders = [os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)]
     path = os.pathsep.join(folders)
     named = {name: _environment.words(name)[:1] for name in _COMPILERS}
@@ -66,7 +66,8 @@ def _are_in_path():
 
 
 def why_not_built(paths, is_rocm):
-    """None if what compiles the files is here, else the reason, as `opdock doctor` has it."""
+    """Returns None if the tools that compile the files exist, else the reason from `opdock
+    doctor`."""
     import opdock
 
     wanted = [] if _are_in_path() else ["building from source"]
@@ -84,7 +85,7 @@ def why_not_built(paths, is_rocm):
 
 
 def cpu_flags():
-    """The processor's features as Linux names them."""
+    """Returns the set of the processor's features by Linux's names; empty if unknown."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -97,7 +98,7 @@ def cpu_flags():
 
 
 def cpu_arch():
-    """The compiler's argument for exactly this processor."""
+    """Returns the compiler's argument for this processor."""
     machine = platform.machine()
     if machine.startswith("ppc"):
         return "-mcpu=native"
@@ -105,7 +106,7 @@ def cpu_arch():
 
 
 def simd_width():
-    """The define by which DeepSpeed's sources choose their vectors."""
+    """Returns the define by which DeepSpeed's sources choose their vector instructions."""
     machine, flags = platform.machine(), cpu_flags()
     if machine == "x86_64":
         if "avx512f" in flags:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a builder asks to be compiled, with the arguments that a module on torch takes."""
+"""Collects the sources and arguments of a builder, with those that a torch extension needs."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from opdock._errors import InvalidArgumentError, NotFoundError
 from opdock.compat.deepspeed import _archs, _environment
 
 HOST = (".c", ".cc", ".cpp", ".cxx")
-# As torch's own build of extensions passes them: sources are written against these.
+# torch's own extension build passes these, and sources rely on them.
 _NVCC = (
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -25,30 +25,30 @@ _BF16 = ("_OPERATORS", "2_OPERATORS", "_CONVERSIONS")
 
 
 class Recipe:
-    """Files and arguments of one module. Paths are absolute, arguments one word each."""
+    """The files and arguments of one module. Paths are absolute; each argument is one word."""
 
     def __init__(self):
-        self.name = self.module = ""  # of the op; what the file is imported as
+        self.name = self.module = ""  # the op's name; the name to import the file by
         self.sources, self.includes = [], []
         self.cxx, self.nvcc, self.link = [], [], []
-        self.archs = []  # that nvcc's arguments named
+        self.archs = []  # named in nvcc's arguments
         self.kind = "cpu"  # or "cuda", "rocm"
         self.links_torch_cuda = False
-        self.made_for = ""  # what else decides about the result
+        self.made_for = ""  # other facts that the result depends on
 
     def has(self, *endings):
-        """The sources with one of these endings."""
+        """Returns the sources with one of these endings."""
         return [source for source in self.sources if source.endswith(endings)]
 
 
 def identifier(text):
-    """The text as a name in C and in Python."""
+    """Returns the text as a valid name in C and in Python."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)[:60]
     return f"_{name}" if not name or name[0].isdigit() else name
 
 
 def _cpu_digest():
-    """Changes with what -march=native means."""
+    """Returns a digest that changes with the meaning of -march=native."""
     text = platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
@@ -67,13 +67,15 @@ def _is_for_this_cpu(argument):
 
 
 def _words(builder, method):
-    """What the method gives, without empty words; nothing where a builder does not have it."""
+    """Returns the method's list without empty words; an empty list if the builder lacks the
+    method."""
     found = getattr(builder, method, list)()
     return [str(word) for word in found if str(word).strip()]
 
 
 def _split_cxx(words):
-    """(for the compiler, for the linker): builders name libraries among the former too."""
+    """Splits into (compiler arguments, linker arguments): builders put libraries among the former
+    too."""
     compiler, linker, words = [], [], list(words)
     while words:
         word = words.pop(0)
@@ -81,7 +83,7 @@ def _split_cxx(words):
             word += words.pop(0)
         if word.startswith(("-L", "-l", "-Wl,")):
             linker.append(word)
-        elif word not in ("-shared", "-fPIC", "-fpic"):  # Opdock's own
+        elif word not in ("-shared", "-fPIC", "-fpic"):  # Opdock's build adds these itself
             compiler.append(word)
             if word.startswith("-fopenmp"):
                 linker.append(word)
@@ -89,7 +91,7 @@ def _split_cxx(words):
 
 
 def _one_word_each(words):
-    """["-Xcompiler", "-fopenmp"] as ["-Xcompiler=-fopenmp"]: nvcc takes both."""
+    """Joins ["-Xcompiler", "-fopenmp"] to ["-Xcompiler=-fopenmp"]; nvcc accepts both."""
     joined, words = [], list(words)
     while words:
         word = words.pop(0)
@@ -105,7 +107,8 @@ def _one_word_each(words):
 
 
 def _paths(builder, words, what):
-    """Absolute paths; those that are not there are refused, all at once."""
+    """Returns absolute paths. Missing sources raise NotFoundError, which lists all of them; other
+    missing paths are left out."""
     resolve = getattr(builder, "deepspeed_src_path", os.path.abspath)
     paths = [os.path.abspath(resolve(word)) for word in words]
     missing = [path for path in paths if not os.path.exists(path)]
@@ -147,7 +150,7 @@ def _add_torch(recipe, wants_cuda):
 
 
 def _add_kind(made, has_bf16):
-    """The macros that DeepSpeed's sources know a GPU's compiler by."""
+    """Adds the macros by which DeepSpeed's sources recognise a GPU compiler."""
     made.cxx.append("-UC10_USE_GLOG")
     if made.kind == "cpu":
         return
@@ -167,10 +170,11 @@ def _add_kind(made, has_bf16):
 
 
 def recipe(builder, module=None):
-    """The Recipe of a builder: anything with name, sources() and the other methods of OpBuilder.
+    """Returns the Recipe of a builder: any object with a name, sources() and OpBuilder's other
+    methods.
 
-    module: what the result is imported as; the builder's name. Raises NotFoundError for files that
-    are not there, InvalidArgumentError for files that no compiler here takes.
+    module: the name to import the result by; the builder's name by default. Raises NotFoundError
+    for sources that do not exist, InvalidArgumentError for files that no compiler here accepts.
     """
     made = Recipe()
     made.name = identifier(builder.name)

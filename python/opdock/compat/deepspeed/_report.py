@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock doctor --deepspeed`: which of DeepSpeed's ops Opdock serves here, and why not others."""
+"""Implements `opdock doctor --deepspeed`: lists DeepSpeed's ops that Opdock serves here, and why it
+does not serve the others."""
 
 import importlib.metadata
 import json
@@ -19,7 +20,8 @@ def _version(package):
 
 
 def _start_hook():
-    """The .pth file by which this Python's start reads OPDOCK_DEEPSPEED, or None without one."""
+    """Returns the .pth file that makes Python read OPDOCK_DEEPSPEED at startup; None without
+    one."""
     folders = site.getsitepackages()
     if site.ENABLE_USER_SITE:
         folders = [*folders, site.getusersitepackages()]
@@ -28,8 +30,8 @@ def _start_hook():
 
 
 def says_without_hook():
-    """What is to be said where OPDOCK_DEEPSPEED=1 counts in programs that import opdock only; an
-    empty text where Python's start reads it."""
+    """Returns a warning if OPDOCK_DEEPSPEED=1 works only in programs that import opdock; an empty
+    text if Python reads the variable at startup."""
     if _start_hook() is not None:
         return ""
     return (
@@ -41,10 +43,14 @@ def says_without_hook():
 
 
 def report():
-    """A dict: "ops" ({"name", "builder", "served", "by", "reasons"} each), "environment"
-    ({"variable", "value", "text", "counts"}), "versions", "installed" (whether install() is in
-    effect), "start_hook" (the file by which Python's start reads OPDOCK_DEEPSPEED, or None). Loads
-    and builds nothing, and imports neither torch nor DeepSpeed."""
+    """Returns a dict that describes which of DeepSpeed's ops Opdock serves here.
+
+    Its members are "ops" (a list of {"name", "builder", "served", "by", "text", "reasons"}),
+    "environment" (a list of {"variable", "value", "text", "counts"}), "versions", "installed"
+    (whether install() is in effect) and "start_hook" (the file that makes Python read
+    OPDOCK_DEEPSPEED at startup, or None). Loads and builds nothing, and imports neither torch nor
+    DeepSpeed.
+    """
     from opdock.compat.deepspeed._install import installed
     from opdock.compat.deepspeed._ops import ALL_OPS
 
@@ -101,7 +107,7 @@ def _print(found):
 
 
 def main(arguments):
-    """Prints the report, with --json as one object. 0 if an op is served, else 1."""
+    """Prints the report, with --json as one object. Returns 0 if any op is served, else 1."""
     found = report()
     if "--json" in arguments:
         print(json.dumps(found))

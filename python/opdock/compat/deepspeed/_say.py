@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines on stderr that a process says once."""
+"""Prints lines on stderr, some of them only once in a process."""
 
 import sys
 
@@ -7,16 +7,17 @@ _said = set()
 
 
 def say(text):
-    """One line on stderr, whole also where several ranks write."""
+    """Prints one line on stderr by a single write, so that the lines of several ranks do not
+    mix."""
     try:
         sys.stderr.write(f"opdock: {text}\n")
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # no stderr, or a closed one: nobody listens
+    except (AttributeError, OSError, ValueError):  # there is no stderr, or it is closed
         pass
 
 
 def say_once(key, text):
-    """As say(), the first time that this process has something to say about `key`."""
+    """Prints the line as say() does, but only the first time for each `key` in this process."""
     if key not in _said:
         _said.add(key)
         say(text)

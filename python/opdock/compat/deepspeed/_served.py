@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builders of DeepSpeed's own ops answer: by Opdock's verdicts, else as DeepSpeed's do."""
+"""Builders for DeepSpeed's own ops: Opdock's plugins serve them, or else DeepSpeed's own
+builders."""
 
 import os
 
@@ -11,14 +12,14 @@ from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 
 
 def say_own(name, why):
-    """The line about an op that goes to DeepSpeed's own builder."""
+    """Prints, once for each op, that DeepSpeed's own builder serves it."""
     say_once(("own", name), f"{name}: DeepSpeed's own builder serves it: {why}")
 
 
 class ServedOp:
-    """The methods of a builder for an op of DeepSpeed's: mixed into the op's class.
+    """A mixin with the methods of a builder for one of DeepSpeed's ops.
 
-    NAME, BUILD_VAR: as DeepSpeed has them. MODULE: what the op is installed as.
+    NAME, BUILD_VAR: DeepSpeed's. MODULE: the name that the op's module is installed by.
     """
 
     NAME = BUILD_VAR = MODULE = ""
@@ -27,23 +28,25 @@ class ServedOp:
         super().__init__(name or self.NAME)
 
     def absolute_name(self):
-        """The module that DeepSpeed installs the op as."""
+        """Returns the name of the module that DeepSpeed installs the op as."""
         return self.MODULE
 
     def _has_own_sources(self):
-        """Whether a subclass brings sources of its own, which are then what is built."""
+        """Returns whether a subclass defines its own sources(), which are then built."""
         return type(self).sources is not ServedOp.sources
 
     def verdict(self):
-        """The Verdict of Opdock's plugins on this op; an excluded one is not served."""
+        """Returns the Verdict whether Opdock's plugins serve this op; an excluded op is not
+        served."""
         if self.name in _environment.excluded():
             return Verdict(False, "OPDOCK_DEEPSPEED_EXCLUDE names it")
         return verdict(self.name)
 
     def is_compatible(self, verbose=False):
-        """Whether a plugin serves the op here, or else DeepSpeed's own builder can build it.
+        """Returns whether a plugin serves the op here, or else DeepSpeed's own builder can build
+        it.
 
-        error_log says why no plugin does, as opdock.explain() has it; verbose: it is printed.
+        error_log has the reason, from opdock.explain(), if no plugin does; verbose: also print it.
         """
         if self._has_own_sources():
             return super().is_compatible(verbose)
@@ -56,7 +59,7 @@ class ServedOp:
         return own is not None and bool(own.is_compatible(verbose))
 
     def _own_if_there(self):
-        """DeepSpeed's builder where DeepSpeed is installed and has it, else None."""
+        """Returns DeepSpeed's own builder if DeepSpeed is installed and has it, else None."""
         try:
             return own_builder(type(self).__name__, self.name)
         except LookupError as error:
@@ -64,9 +67,10 @@ class ServedOp:
             return None
 
     def load(self, verbose=False):
-        """The module with the op's functions: over Opdock's plugin, or DeepSpeed's own.
+        """Returns the module with the op's functions, which call Opdock's plugin, or DeepSpeed's
+        module.
 
-        Raises IncompatibleError with the plugin's reasons if neither is there.
+        Raises IncompatibleError with the plugin's reasons if neither is available.
         """
         if self._has_own_sources():
             return super().load(verbose)
@@ -83,11 +87,11 @@ class ServedOp:
             return own.load(verbose)
 
     def jit_load(self, verbose=True):
-        """As load(): a plugin is not compiled where a binary fits."""
+        """Does the same as load(): a plugin is not compiled if a binary fits."""
         return super().jit_load(verbose) if self._has_own_sources() else self.load(verbose)
 
     def builder(self):
-        """A setuptools Extension; of an op that has no plugin, DeepSpeed's own."""
+        """Returns a setuptools Extension; DeepSpeed's own one for an op that has no plugin."""
         if self.name in SERVED or self._has_own_sources():
             return super().builder()
         own = self._own_if_there()
@@ -96,20 +100,22 @@ class ServedOp:
         return own.builder()
 
     def sources(self):
-        """The files of the plugin's source, where it is installed; else DeepSpeed's own."""
+        """Returns the files of the plugin's sources, if installed; DeepSpeed's for an op without
+        plugin."""
         if self.name in SERVED:
             return plugin_sources(self.name)
         own = self._own_if_there()
         return own.sources() if own is not None else []
 
     def include_paths(self):
-        """Folders of DeepSpeed's own source; a plugin names its folders in its plugin.toml."""
+        """Returns the folders of DeepSpeed's own source; none for a plugin, whose plugin.toml names
+        them."""
         own = None if self.name in SERVED else self._own_if_there()
         return own.include_paths() if own is not None else []
 
 
 def plugin_sources(name):
-    """The files of the source plugins behind DeepSpeed's op of that name, sorted; may be none."""
+    """Returns the sorted files of the source plugins behind DeepSpeed's op `name`; may be empty."""
     folders = {folder for folder in map(plugin_folder, SERVED[name][1]) if folder is not None}
     found = [
         os.path.join(at, file) for one in folders for at, _, files in os.walk(one) for file in files
@@ -118,7 +124,7 @@ def plugin_sources(name):
 
 
 def plugin_folder(op):
-    """The folder of the source plugin with an op of Opdock's, or None."""
+    """Returns the folder of the source plugin that has Opdock's op `op`, or None."""
     import opdock
 
     for candidate in opdock.explain(op)["candidates"]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether Opdock's plugins serve an op of DeepSpeed's, from Opdock's own verdicts.
+"""Decides, from Opdock's verdicts, whether Opdock's plugins serve one of DeepSpeed's ops.
 
-Nothing is loaded, built or started: what opdock.explain() knows counts.
+Loads, builds and starts nothing: only opdock.explain() is asked.
 """
 
 import importlib
@@ -39,7 +39,7 @@ _INFERENCE = (
     "softmax/softmax",
 )
 
-#: DeepSpeed's name of an op -> the module here with its functions, and the ops that these call
+#: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
 SERVED = {
     "async_io": ("async_io", _AIO),
     "cpu_adam": ("cpu_adam", _ADAM),
@@ -51,14 +51,15 @@ _CPU_ONLY = {"async_io", "cpu_adam", "utils"}
 
 
 class Verdict:
-    """Whether an op is served: `serves`, by what (`text`), and the `reasons` against it."""
+    """The result for an op: whether it is served (`serves`), by what or why not (`text`), and the
+    `reasons` against it."""
 
     def __init__(self, serves, text, reasons=()):
         self.serves, self.text, self.reasons = serves, text, list(reasons)
 
 
 def _story(reason):
-    """A reason of explain()'s as one line."""
+    """Returns one of explain()'s reasons as one line."""
     parts = [f"{reason['code']}: found {reason['found']}"]
     if reason["wanted"]:
         parts.append(f"wanted {reason['wanted']}")
@@ -66,7 +67,7 @@ def _story(reason):
 
 
 def _way(device):
-    """(what of the chain would serve on this device, and by what), or None: a plugin does not."""
+    """Returns the text of the chain's step that serves this device; None if no plugin does."""
     for step in device["steps"]:
         if step["outcome"] == "used":
             return None if step["step"] == "reference" else step["text"]
@@ -74,7 +75,8 @@ def _way(device):
 
 
 def _judge(op, for_gpu):
-    """Verdict on one op of Opdock's."""
+    """Returns the Verdict on one of Opdock's ops. for_gpu: judge the GPUs here, if there are
+    any."""
     import opdock
 
     try:
@@ -96,7 +98,7 @@ def _judge(op, for_gpu):
 
 
 def verdict(name):
-    """The Verdict on DeepSpeed's op of that name. A reference in PyTorch does not count."""
+    """Returns the Verdict on DeepSpeed's op `name`. A reference in PyTorch does not count."""
     if name not in SERVED:
         return Verdict(False, f"no plugin of Opdock's has {name} yet")
     module, ops = SERVED[name]
@@ -110,5 +112,5 @@ def verdict(name):
 
 
 def module_of(name):
-    """The module with the functions of a served op."""
+    """Imports and returns the module with the functions of a served op."""
     return importlib.import_module(f"opdock.compat.deepspeed.{SERVED[name][0]}")

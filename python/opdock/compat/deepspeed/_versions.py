@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CUDA and ROCm are here, and whether torch's goes with them. Starts no CUDA."""
+"""Finds the CUDA and ROCm versions here and compares them with torch's. Does not start CUDA."""
 
 import functools
 import os
@@ -13,7 +13,7 @@ from opdock.compat.deepspeed._say import say_once
 
 
 class MissingCUDAException(NotFoundError):
-    """No nvcc, or a torch without CUDA."""
+    """nvcc is missing, or torch has no CUDA."""
 
 
 class CUDAMismatchException(IncompatibleError):
@@ -32,16 +32,17 @@ def _tools(_):
 
 
 def tool(name):
-    """(path, version) of a tool as `opdock doctor` finds it; (None, None) if there is none.
+    """Returns (path, version) of a tool as `opdock doctor` finds it; (None, None) if there is none.
 
-    Asked once for each set of the variables that say where tools are: it starts some of them.
+    Cached for each value of the variables that say where tools are, since the search starts some of
+    the tools.
     """
     return _tools(tuple(map(os.environ.get, _PLACES))).get(name, (None, None))
 
 
 @functools.lru_cache(maxsize=8)
 def _ask(program, question):
-    """What the program prints, asked once; an empty text if it cannot be run."""
+    """Returns the program's output; an empty text if it cannot be run. Cached."""
     try:
         done = subprocess.run(
             [program, question], capture_output=True, text=True, timeout=60, check=False
@@ -52,9 +53,9 @@ def _ask(program, question):
 
 
 def installed_cuda_version(name=""):
-    """(major, minor) of the nvcc that a build would use. name: of the op, for the message.
+    """Returns (major, minor) of the nvcc that a build would use. name: the op's, for the message.
 
-    Raises MissingCUDAException if there is none, or none that says its version.
+    Raises MissingCUDAException if there is no nvcc, or if it does not print its version.
     """
     path, version = tool("nvcc")
     said = re.search(r"release (\d+\.\d+)", _ask(path, "--version")) if path else None
@@ -70,7 +71,8 @@ def installed_cuda_version(name=""):
 
 
 def torch_cuda_version():
-    """(major, minor) of the CUDA that torch was built for; None without CUDA or without torch."""
+    """Returns (major, minor) of the CUDA that torch was built for; None without CUDA or without
+    torch."""
     try:
         import torch
     except ImportError:
@@ -80,10 +82,10 @@ def torch_cuda_version():
 
 
 def assert_no_cuda_mismatch(name=""):
-    """True if what nvcc makes goes with torch: the same major version, which keeps its interface.
+    """Returns True if nvcc's output works with torch: within a major version CUDA is compatible.
 
-    Another minor version is said once. Raises CUDAMismatchException for another major version,
-    unless DS_SKIP_CUDA_CHECK=1, and MissingCUDAException where there is nothing to compare.
+    Prints a line once for another minor version. Raises CUDAMismatchException for another major
+    version, unless DS_SKIP_CUDA_CHECK=1, and MissingCUDAException if there is nothing to compare.
     """
     nvcc, torch = installed_cuda_version(name), torch_cuda_version()
     if torch is None:
@@ -111,7 +113,7 @@ def assert_no_cuda_mismatch(name=""):
 
 
 def is_rocm_pytorch():
-    """Whether torch is built for ROCm."""
+    """Returns whether torch is built for ROCm."""
     try:
         import torch
     except ImportError:
@@ -127,7 +129,8 @@ def _rocm_folders():
 
 
 def installed_rocm_version():
-    """(major, minor) of the ROCm here, (0, 0) if there is none. Reads files, starts nothing."""
+    """Returns (major, minor) of the installed ROCm; (0, 0) if there is none. Reads files first,
+    then asks `opdock doctor` for hipcc's version."""
     for folder in _rocm_folders():
         for name in ("version", "version-rocm"):
             try:
@@ -153,7 +156,8 @@ def installed_rocm_version():
 
 
 def nvcc_archs(nvcc):
-    """What nvcc compiles for: {(major, minor)}; empty if it does not say."""
+    """Returns the architectures that nvcc supports, {(major, minor)}; empty if it does not list
+    them."""
     text = _ask(nvcc, "--list-gpu-arch")
     numbers = (int(found) for found in re.findall(r"compute_(\d+)\b", text))
     return frozenset(divmod(number, 10) for number in numbers)

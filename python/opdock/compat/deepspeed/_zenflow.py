@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZenFlow's part of cpu_adam: steps that another process takes while this one trains.
+"""ZenFlow's part of cpu_adam: another process runs the optimizer's steps while this one trains.
 
-The two share a control block, bytes of a tensor in shared memory that begin at the address
-control_ptr: two semaphores of the C library and the step's numbers. One process submits, one works.
-The optimizer's process makes the optimizer and calls zenflow_adam_run_worker(), which returns after
-zenflow_adam_ctrl_exit() in the other one. Linux, 64 bits.
+The two processes share a control block, the bytes of a tensor in shared memory at the address
+control_ptr: two semaphores of the C library and the step's numbers. One process submits steps, the
+other runs them. The optimizer's process creates the optimizer and calls zenflow_adam_run_worker(),
+which returns after zenflow_adam_ctrl_exit() in the other process. Needs 64-bit Linux.
 """
 
 import ctypes
@@ -37,22 +37,23 @@ class _Time(ctypes.Structure):
     _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
 
 
-# Its functions are called without the GIL.
+# ctypes releases the GIL while it calls these functions.
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Adam:
-    """One optimizer. groups: (param, grads, exp_avgs, exp_avg_sqs, stale), pairs for the states."""
+    """One optimizer. groups: a list of (param, grads, exp_avgs, exp_avg_sqs, stale); the middle
+    three are pairs, one for each state."""
 
     def __init__(self, decoupled, cores):
         self.decoupled, self.cores, self.groups = decoupled, cores, []
 
 
-_made = {}  # a handle -> _Adam
+_made = {}  # handle -> _Adam
 
 
 def _control(function, control_ptr):
-    """The block at that address, which cannot be checked any further."""
+    """Returns the control block at that address. Only the address's form can be checked."""
     is_address = isinstance(control_ptr, int) and control_ptr > 0 and control_ptr % 8 == 0
     if not is_address:
         raise InvalidArgumentError(
@@ -67,7 +68,7 @@ def _semaphore(control, name):
 
 
 def _wait(control, name, *deadline):
-    """Whether the semaphore could be lowered, before the deadline if there is one."""
+    """Waits for the semaphore; returns False if the deadline, if given, passed first."""
     wait = _libc.sem_timedwait if deadline else _libc.sem_wait
     while wait(_semaphore(control, name), *deadline) != 0:
         if ctypes.get_errno() != errno.EINTR:
@@ -87,7 +88,7 @@ def _of(function, handle):
 
 
 def create(decoupled, zf_affinity):
-    """Makes an optimizer. zf_affinity: the cores that its steps may use. Returns its handle."""
+    """Creates an optimizer; returns its handle. zf_affinity: the cores that its steps may use."""
     handle = max(_made, default=-1) + 1
     _made[handle] = _Adam(decoupled, list(zf_affinity))
     return handle
@@ -96,9 +97,10 @@ def create(decoupled, zf_affinity):
 def zenflow_adam_register_group(
     handle, param, grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1, stale
 ):
-    """Adds a parameter, with gradients and moments for each of the two states in turn.
+    """Adds a parameter, with gradients and moments for each of the two states.
 
-    All on the CPU, of param's shape, without gaps. stale: gets the new parameters; or None.
+    All are contiguous CPU tensors of param's shape. stale: a tensor that each step copies the new
+    parameters to, or None. Raises InvalidArgumentError for another tensor or an unknown handle.
     """
     tensors = {"param": param, "grad0": grad0, "grad1": grad1, "exp_avg0": exp_avg0}
     tensors |= {"exp_avg1": exp_avg1, "exp_avg_sq0": exp_avg_sq0, "exp_avg_sq1": exp_avg_sq1}
@@ -117,17 +119,18 @@ def zenflow_adam_register_group(
 
 
 def zenflow_adam_destroy(handle):
-    """Forgets the optimizer and its tensors, also if there is none of that number."""
+    """Removes the optimizer and its tensors; does nothing for an unknown handle."""
     _made.pop(handle, None)
 
 
 def zenflow_adam_ctrl_size():
-    """How many bytes a control block has."""
+    """Returns the size of a control block in bytes."""
     return ctypes.sizeof(_Control)
 
 
 def zenflow_adam_ctrl_init(control_ptr, num_groups):
-    """Makes a control block for so many groups, before the optimizer's process is started."""
+    """Initializes a control block for num_groups groups; call it before the other process
+    starts."""
     if not 0 <= num_groups <= _MOST_GROUPS:
         raise InvalidArgumentError(
             f"zenflow_adam_ctrl_init(): argument 'num_groups': found {num_groups}, wanted at most "
@@ -142,10 +145,10 @@ def zenflow_adam_ctrl_init(control_ptr, num_groups):
 def zenflow_adam_submit(
     control_ptr, now_state, step, lr, beta1, beta2, eps, weight_decay, bias_correction
 ):
-    """Asks for the step of that number with the gradients and moments of a state, 0 or 1.
+    """Submits the step number `step` with the gradients and moments of now_state, 0 or 1.
 
-    Then lists with a number for each group. Returns at once; zenflow_adam_wait() says that it is
-    done, and the next one may be submitted.
+    The other arguments are lists with one number for each group. Returns at once; submit the next
+    step only after zenflow_adam_wait() has returned True.
     """
     control = _control("zenflow_adam_submit", control_ptr)
     if now_state not in (0, 1):
@@ -167,26 +170,26 @@ def zenflow_adam_submit(
 
 
 def zenflow_adam_wait(control_ptr, timeout_s):
-    """True when a step that was submitted is done, False after timeout_s seconds without one."""
+    """Waits for a submitted step; returns True when it is done, False after timeout_s seconds."""
     seconds, part = divmod(time.time() + timeout_s, 1)
     deadline = _Time(int(seconds), int(part * 1e9))
     return _wait(_control("zenflow_adam_wait", control_ptr), "done", ctypes.byref(deadline))
 
 
 def zenflow_adam_ctrl_exit(control_ptr):
-    """Ends the other process's zenflow_adam_run_worker()."""
+    """Makes zenflow_adam_run_worker() in the other process return."""
     control = _control("zenflow_adam_ctrl_exit", control_ptr)
     control.command = _EXIT
     _libc.sem_post(_semaphore(control, "ready"))
 
 
 def zenflow_adam_run_worker(handle, control_ptr):
-    """Takes the steps that the other process submits, until it says that there are no more."""
+    """Runs the steps that the other process submits, until it calls zenflow_adam_ctrl_exit()."""
     adam = _of("zenflow_adam_run_worker", handle)
     control = _control("zenflow_adam_run_worker", control_ptr)
     cores = os.sched_getaffinity(0).intersection(adam.cores)
     if cores:
-        os.sched_setaffinity(0, cores)  # of this thread, and of those that it starts
+        os.sched_setaffinity(0, cores)  # applies to this thread and those that it starts
     while _wait(control, "ready") and control.command != _EXIT:
         _take_step(adam, control)
         _libc.sem_post(_semaphore(control, "done"))

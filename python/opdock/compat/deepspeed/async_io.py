@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of DeepSpeed's module async_io, by the plugin of the same name.
+"""The functions of DeepSpeed's module async_io, on the plugin of the same name.
 
-What DeepSpeed answers by -1, an abort or a message (no file, a file that is too short, memory that
-it cannot use) is an exception here, opdock.IoError among them. Files begin and end at any byte, and
-a number of bytes need not be a multiple of the threads.
+Where DeepSpeed returns -1, aborts or prints a message (a missing file, a file that is too short,
+memory that it cannot use), an exception is raised here, often opdock.IoError. Transfers may begin
+and end at any byte, and the number of bytes need not be a multiple of the number of threads.
 """
 
 import operator
@@ -17,7 +17,7 @@ import opdock
 from opdock import _names
 from opdock._errors import ArgumentError, IoError
 
-_locked = {}  # address -> bytes, of living tensors of new_cpu_locked_tensor()
+_locked = {}  # address -> bytes, for the live tensors of new_cpu_locked_tensor()
 _ALIGNMENT = 512
 
 
@@ -54,7 +54,7 @@ def _whole(function, argument, number):
 
 
 def _path(function, file):
-    """A file's name; of an open one by its number."""
+    """Returns the path of a file, which is given by its path or by the number of an open file."""
     if isinstance(file, int) and not isinstance(file, bool):
         return f"/proc/self/fd/{file}"
     if not isinstance(file, (str, bytes, os.PathLike)):
@@ -64,7 +64,7 @@ def _path(function, file):
 
 
 def _same_bytes(tensor, path, offset):
-    """Whether the file has the tensor's bytes from `offset` on, as Python reads it."""
+    """Returns whether the file has the tensor's bytes from `offset` on, read by Python."""
     view = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
     with open(path, "rb") as stream:
         stream.seek(offset)
@@ -72,7 +72,8 @@ def _same_bytes(tensor, path, offset):
 
 
 class _Transfer:
-    """A transfer that wait() has to finish: what the plugin reads or writes, and what for."""
+    """A submitted transfer, which wait() finishes. buffer: the caller's tensor. memory: the CPU
+    tensor that the plugin reads or writes; the buffer itself if that is on the CPU."""
 
     def __init__(self, is_read, buffer, memory, path, offset, validate):
         self.is_read, self.buffer, self.memory = is_read, buffer, memory
@@ -90,11 +91,12 @@ class _Transfer:
 
 
 class aio_handle:
-    """Threads that read and write files in the background, and end with the handle.
+    """A set of threads that read and write files in the background. They end with the handle.
 
-    block_size: bytes of one I/O. queue_depth: I/Os that one thread has in flight. single_submit:
-    one system call for each. overlap_events: new I/Os are handed over as soon as some have ended.
-    intra_op_parallelism: threads. Any thread may call; a forked child cannot.
+    block_size: the bytes of one I/O. queue_depth: the number of I/Os that one thread has in flight.
+    single_submit: use one system call for each I/O. overlap_events: submit new I/Os as soon as some
+    have ended. intra_op_parallelism: the number of threads. Any thread may call the methods; a
+    forked child cannot.
     """
 
     def __init__(
@@ -117,81 +119,89 @@ class aio_handle:
             single_submit=flags[0],
             overlap_events=flags[1],
         )
-        self._lock = threading.Lock()  # of _pending
+        self._lock = threading.Lock()  # guards _pending
         self._pending = []
 
     def get_block_size(self):
-        """Bytes of one I/O, as given."""
+        """Returns the bytes of one I/O."""
         return self._settings[0]
 
     def get_queue_depth(self):
-        """I/Os in flight for each thread."""
+        """Returns the number of I/Os in flight for each thread."""
         return self._settings[1]
 
     def get_single_submit(self):
-        """Whether each I/O has a system call of its own."""
+        """Returns whether each I/O has its own system call."""
         return self._settings[2]
 
     def get_overlap_events(self):
-        """Whether new I/Os follow before all before them have ended."""
+        """Returns whether new I/Os are submitted before all earlier ones have ended."""
         return self._settings[3]
 
     def get_intra_op_parallelism(self):
-        """The number of threads; DeepSpeed 0.7.7 calls it get_thread_count()."""
+        """Returns the number of threads. DeepSpeed 0.7.7 calls this get_thread_count()."""
         return self._settings[4]
 
     get_thread_count = get_intra_op_parallelism
 
     def get_alignment(self):
-        """Bytes of which a buffer's size is best a multiple; any other works too."""
+        """Returns the bytes that a buffer's size should be a multiple of for speed; any size
+        works."""
         return self._settings[4] * _ALIGNMENT
 
     def read(self, buffer, filename, validate, file_offset=0):
-        """Reads as many bytes as `buffer` has into it. Returns 0 when they are there."""
+        """Fills `buffer`, a tensor on any device, from the file; returns 0 when it is done.
+
+        filename: a path, or the number of an open file. validate: compare the bytes afterwards.
+        file_offset: in bytes. Raises opdock.IoError if the transfer fails or the bytes differ.
+        """
         self._submit("read", True, buffer, filename, validate, file_offset)
         self.wait()
         return 0
 
     def write(self, buffer, filename, validate, file_offset=0):
-        """Writes the buffer's bytes. Returns 0 when the file has them."""
+        """Writes the buffer's bytes to the file; returns 0 when it is done. Arguments and errors
+        are those of read()."""
         self._submit("write", False, buffer, filename, validate, file_offset)
         self.wait()
         return 0
 
     def pread(self, buffer, filename, validate, asynchronous, file_offset=0):
-        """As read(); asynchronous: returns 0 at once, wait() waits. Else what wait() returns."""
+        """Reads as read() does. asynchronous: returns 0 at once, and wait() finishes it; otherwise
+        waits, and returns wait()'s result."""
         self._submit("pread", True, buffer, filename, validate, file_offset)
         return 0 if asynchronous else self.wait()
 
     def pwrite(self, buffer, filename, validate, asynchronous, file_offset=0):
-        """As write(); asynchronous: returns 0 at once, wait() waits. Else what wait() returns."""
+        """Writes as write() does. asynchronous: returns 0 at once, and wait() finishes it;
+        otherwise waits, and returns wait()'s result."""
         self._submit("pwrite", False, buffer, filename, validate, file_offset)
         return 0 if asynchronous else self.wait()
 
     def sync_pread(self, buffer, filename, file_offset=0):
-        """pread() that waits."""
+        """Reads and waits; returns wait()'s result."""
         self._submit("sync_pread", True, buffer, filename, False, file_offset)
         return self.wait()
 
     def sync_pwrite(self, buffer, filename, file_offset=0):
-        """pwrite() that waits."""
+        """Writes and waits; returns wait()'s result."""
         self._submit("sync_pwrite", False, buffer, filename, False, file_offset)
         return self.wait()
 
     def async_pread(self, buffer, filename, file_offset=0):
-        """pread() that does not wait. The buffer is not to be used before wait()."""
+        """Starts to read; returns 0 at once. Do not use the buffer before wait()."""
         self._submit("async_pread", True, buffer, filename, False, file_offset)
         return 0
 
     def async_pwrite(self, buffer, filename, file_offset=0):
-        """pwrite() that does not wait. filename: also the number of an open file."""
+        """Starts to write; returns 0 at once. filename: a path, or the number of an open file."""
         self._submit("async_pwrite", False, buffer, filename, False, file_offset)
         return 0
 
     def wait(self):
-        """Waits for everything submitted before, and returns the number of transfers; 0 for none.
+        """Waits for all transfers submitted so far; returns their number.
 
-        Raises opdock.IoError for the first of those that failed, after all have ended.
+        Raises opdock.IoError for the first transfer that failed, after all have ended.
         """
         with self._lock:
             pending, self._pending = self._pending, []
@@ -201,15 +211,17 @@ class aio_handle:
         return len(pending)
 
     def new_cpu_locked_tensor(self, num_elem, example_tensor):
-        """A CPU tensor of num_elem zeros of the example's dtype, in memory for direct I/O."""
+        """Returns a CPU tensor of num_elem zeros with example_tensor's dtype, in memory for direct
+        I/O."""
         return _locked_tensor(num_elem, example_tensor.dtype)
 
     def free_cpu_locked_tensor(self, tensor):
-        """Whether the tensor is one of new_cpu_locked_tensor(); its memory goes with the tensor."""
+        """Returns whether new_cpu_locked_tensor() made the tensor. Its memory is freed with the
+        tensor."""
         return _locked.pop(tensor.data_ptr(), None) is not None
 
     def is_pinned(self, buffer):
-        """Whether the plugin moves the buffer's bytes without a copy in between."""
+        """Returns whether the plugin transfers the buffer's bytes without an intermediate copy."""
         return buffer.device.type == "cpu" and (_is_locked(buffer) or buffer.is_pinned())
 
     def _submit(self, function, is_read, buffer, file, validate, offset):
@@ -243,21 +255,21 @@ def _once(
 
 
 def aio_read(buffer, filename, block_size, queue_depth, single_submit, overlap_events, validate):
-    """Reads the file into `buffer`, of its size at most, by a handle of its own. Returns 0."""
+    """Fills `buffer` from the start of the file, by a temporary handle; returns 0."""
     return _once(
         True, buffer, filename, block_size, queue_depth, single_submit, overlap_events, validate
     )
 
 
 def aio_write(buffer, filename, block_size, queue_depth, single_submit, overlap_events, validate):
-    """Writes the bytes of `buffer` into the file by a handle of its own. Returns 0."""
+    """Writes the bytes of `buffer` to the file, by a temporary handle; returns 0."""
     return _once(
         False, buffer, filename, block_size, queue_depth, single_submit, overlap_events, validate
     )
 
 
 def deepspeed_memcpy(dest, src):
-    """Copies src to dest, tensors of the same shape. Returns 0."""
+    """Copies src to dest, two tensors of the same shape; returns 0."""
     with torch.no_grad():
         dest.copy_(src)
     return 0

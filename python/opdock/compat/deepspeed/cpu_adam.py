@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of DeepSpeed's module cpu_adam, by the plugin adam.
+"""The functions of DeepSpeed's module cpu_adam, on the plugin adam.
 
-Optimizers are numbered by the caller and live until destroy_adam(); what one keeps is the kind of
-its weight decay. Any thread.
+The caller numbers the optimizers, which live until destroy_adam(). An optimizer only stores the
+kind of its weight decay. Any thread may call the functions.
 """
 
 import torch
@@ -23,9 +23,10 @@ def create_adam(
     adamw_mode=True,
     should_log=False,
 ):
-    """Makes the optimizer of that number, or makes it anew. Returns 0.
+    """Creates or replaces the optimizer with the number optimizer_id; returns 0.
 
-    adamw_mode: decoupled weight decay. The other numbers are those that each step brings again.
+    adamw_mode: use decoupled weight decay (AdamW). should_log: print a line. The other numbers have
+    no effect, since each step passes them again.
     """
     _decoupled[optimizer_id] = bool(adamw_mode)
     if should_log:
@@ -38,7 +39,7 @@ def create_adam(
 
 
 def destroy_adam(optimizer_id):
-    """Forgets the optimizer. Returns 0, also if there is none of that number."""
+    """Removes the optimizer; returns 0, also if there is none with that number."""
     _decoupled.pop(optimizer_id, None)
     return 0
 
@@ -77,10 +78,12 @@ def adam_update(
     exp_avg,
     exp_avg_sq,
 ):
-    """One step for one parameter, in place: params, exp_avg and exp_avg_sq. Returns 0.
+    """Runs one step for one parameter; updates params, exp_avg and exp_avg_sq in place; returns 0.
 
-    step: its number, from 1. params: float32, float16, bfloat16 or float64 on the CPU, without
-    gaps. grads: of its dtype or float32. The moments: of its dtype or float32, with its strides.
+    step: its number, from 1. params: a CPU tensor of float32, float16, bfloat16 or float64, without
+    gaps. grads: a tensor of its shape, of its dtype or float32. exp_avg, exp_avg_sq: the moments,
+    of its dtype or float32, with its shape and strides. Raises InvalidArgumentError for an unknown
+    optimizer or tensors on another device.
     """
     decoupled = _is_decoupled("adam_update", optimizer_id)
     tensors = {"params": params, "grads": grads, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -119,7 +122,8 @@ def adam_update_copy(
     exp_avg_sq,
     gpu_params,
 ):
-    """As adam_update(); gpu_params, a tensor of any dtype and device, gets the new parameters."""
+    """Does adam_update(), then copies the new parameters to gpu_params, of any dtype and device;
+    returns 0."""
     adam_update(
         optimizer_id,
         step,
@@ -154,9 +158,11 @@ def adam_rollback(
     exp_avg,
     exp_avg_sq,
 ):
-    """Takes the step of that number back, with the arguments that it had. Returns 0.
+    """Undoes the step number `step`, given the arguments that it had; returns 0.
 
-    What rounding has lost stays lost: float32 comes back to a few units in the last place.
+    All tensors are float32 on the CPU. Rounding is not undone: the values come back to within a few
+    units in the last place. Raises InvalidArgumentError for other tensors, and for coefficients
+    that make the step irreversible.
     """
     decoupled = _is_decoupled("adam_rollback", optimizer_id)
     tensors = {"params": params, "grads": grads, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -185,7 +191,7 @@ def adam_rollback(
 
 
 def zenflow_adam_create(optimizer_id, zf_affinity):
-    """Makes ZenFlow's part of an optimizer that create_adam() has made; returns its handle.
+    """Creates ZenFlow's part of an optimizer that create_adam() has made; returns its handle.
 
     zf_affinity: the cores that its steps may use.
     """
@@ -195,7 +201,7 @@ def zenflow_adam_create(optimizer_id, zf_affinity):
 
 
 def __getattr__(name):
-    # ZenFlow's other functions: of the C library's semaphores, which most programs do not need.
+    # ZenFlow's other functions use the C library's semaphores, which most programs do not need.
     if name.startswith("zenflow_adam_"):
         from opdock.compat.deepspeed import _zenflow
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of DeepSpeed's module fused_adam, by the plugin adam: on GPUs and on the CPU."""
+"""The functions of DeepSpeed's module fused_adam, on the plugin adam, for GPUs and the CPU."""
 
 from opdock._errors import InvalidArgumentError
 from opdock.compat.deepspeed import _adam
@@ -18,12 +18,13 @@ def multi_tensor_adam(
     bias_correction,
     weight_decay,
 ):
-    """One step of Adam for lists of tensors, in place.
+    """Runs one step of Adam for lists of tensors, in place.
 
-    tensor_lists: gradients, parameters, first and second moments; each parameter's tensors have
-    its shape and strides, without gaps. step: the number of this step, from 1. mode: 0 adds
-    weight_decay * parameter to the gradient, 1 is AdamW. chunk_size and noop_flag have no
-    effect: the plugin chooses its own launches, and DeepSpeed's kernel does not read the flag.
+    tensor_lists: four lists: gradients, parameters, first moments, second moments. Each parameter's
+    tensors have its shape and strides, without gaps. step: the number of this step, from 1. mode: 0
+    adds weight_decay * parameter to the gradient, 1 is AdamW. chunk_size and noop_flag have no
+    effect: the plugin chooses its own launches, and DeepSpeed's kernel does not read the flag. Runs
+    on the current stream. Raises InvalidArgumentError for other lists or modes.
     """
     if len(tensor_lists) != 4:
         raise InvalidArgumentError(

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of DeepSpeed's module utils. torch itself has them: nothing is compiled."""
+"""The functions of DeepSpeed's module utils, from torch itself: nothing is compiled."""
 
 import torch
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 
 def flatten(tensors):
-    """All elements of the tensors, of one dtype and device, one after the other in a new one."""
+    """Returns a new one-dimensional tensor with all elements of the tensors, of one dtype and
+    device."""
     return _flatten_dense_tensors(list(tensors))
 
 
 def unflatten(flat, tensors):
-    """Views of `flat`, a tensor of one dimension, with the shapes of `tensors`."""
+    """Returns views of `flat`, a one-dimensional tensor, with the shapes of `tensors`."""
     return list(_unflatten_dense_tensors(flat, list(tensors)))
 
 
 def cast_to_byte_tensor(src_tensor):
-    """The tensor's memory as uint8 of one dimension; of a list of tensors a list of these.
+    """Returns the tensor's memory as a one-dimensional uint8 tensor; for a list of tensors, a list.
 
-    A tensor of one byte at most comes back as it is. One with gaps is refused (ValueError): its
-    bytes do not lie together.
+    Returns a tensor of at most one byte unchanged. Raises ValueError for a tensor with gaps, whose
+    bytes are not adjacent.
     """
     if not isinstance(src_tensor, torch.Tensor):
         return [cast_to_byte_tensor(tensor) for tensor in src_tensor]
