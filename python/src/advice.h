@@ -1,4 +1,4 @@
-// What libopdock and plugins advise, in terms of the arrays' own library.
+// Rewrites the advice in error messages of libopdock and plugins for the arrays' library.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,9 @@
 
 namespace opdock::python {
 
-// "…; make it contiguous first" (opdock/tensor.hpp) becomes "…; pass numpy.ascontiguousarray(…)"
-// for an array of NumPy, and so on; other texts stay. array: one of the call's, or NULL.
+// Returns `text` with the ending "make it contiguous first" (opdock/tensor.hpp) replaced by the
+// call of the array's library, such as "pass numpy.ascontiguousarray(…)"; returns any other text
+// unchanged. array: one of the call's arrays, or NULL.
 std::string advise(std::string text, PyObject* array);
 
 }  // namespace opdock::python

@@ -1,4 +1,4 @@
-// From a vectorcall's arguments to values in the schema's order.
+// Converts the arguments of a vectorcall to values in the schema's order.
 // SPDX-License-Identifier: Apache-2.0
 #include "errors.h"
 #include "fast_tensor.h"
@@ -13,8 +13,8 @@ std::string call_name(const FunctionInfo& info) {
   return info.name + "()";
 }
 
-// The parameter of that name, or -1. Callers' names are interned, so comparing pointers usually
-// suffices.
+// Returns the index of the parameter with that name, or -1. Callers' names are interned, so
+// comparing pointers usually suffices.
 int32_t find_param(const FunctionInfo& info, PyObject* name) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
     if (info.param_names[i] == name) return static_cast<int32_t>(i);
@@ -25,7 +25,8 @@ int32_t find_param(const FunctionInfo& info, PyObject* name) {
   return -1;
 }
 
-// Where arguments decide how many results there are, nobody knows what to pass.
+// If the arguments decide the number of results, the caller cannot know how many arrays to pass as
+// `out`.
 bool takes_out(const FunctionInfo& info) {
   return info.num_fresh > 0 && !info.is_variable;
 }
@@ -34,7 +35,7 @@ bool is_out(const FunctionInfo& info, PyObject* name) {
   return takes_out(info) && PyUnicode_CompareWithASCIIString(name, "out") == 0;
 }
 
-// "; did you mean 'scale'?", or nothing. known: names separated by ", ".
+// Returns "; did you mean 'scale'?", or an empty string. known: names separated by ", ".
 std::string near_name(PyObject* name, const std::string& known) {
   PyObject* helper = PyImport_ImportModule("opdock._names");
   PyObject* text = helper == nullptr
@@ -87,7 +88,7 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
   return true;
 }
 
-// Plain tensors go the short way: they are what most arguments are.
+// Most arguments are plain tensors, so the fast path is tried for these first.
 bool convert(const FunctionInfo& info, Frame& frame, const opdock_param& param, PyObject* object,
              opdock_value* value) {
   constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;

@@ -1,4 +1,5 @@
-// A call: plain tensors first, then streams, outputs, the GIL, errors.
+// Implements a call of an op's function: arguments (plain tensors first), streams, outputs, the
+// GIL, errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "advice.h"
 #include "errors.h"
@@ -20,8 +21,9 @@ namespace opdock::python {
 
 namespace {
 
-// From this size on a CPU op takes longer than getting the GIL back may (25 ns when nobody else
-// wants it, tens of microseconds when another thread spins).
+// The size of a CPU op's largest tensor from which the GIL is released: the op then takes longer
+// than reacquiring the GIL may (25 ns if no other thread wants it, tens of microseconds if another
+// thread spins).
 constexpr uint64_t kReleaseBytes = 64 << 10;
 constexpr size_t kErrorSize = 2048;
 
@@ -33,7 +35,8 @@ bool is_torchs(const TypeEntry* entry) {
   return entry != nullptr && entry->kind == ArrayKind::kTorch;
 }
 
-// On a GPU's default stream; [true]: of torch's tensors.
+// Options for a call on a GPU's default stream. kOnDefaultStream[true] is for torch's tensors, for
+// which torch decides whether TF32 is allowed.
 constexpr opdock_call_options options_on(int32_t (*allows_tf32)(void)) {
   return {sizeof(opdock_call_options), 0, nullptr, nullptr, nullptr, 0, nullptr, allows_tf32};
 }
@@ -69,7 +72,7 @@ struct Call {
   const FunctionInfo& info;
   Frame& frame;
   const opdock_value* values;
-  PyObject* const* objects;  // of the arguments
+  PyObject* const* objects;  // the Python arguments
   const opdock_call_options* options = nullptr;
   opdock_call_options with_options;
   KeptArguments kept;
@@ -78,7 +81,7 @@ struct Call {
   char error[kErrorSize];  // uninitialised until something fails
 };
 
-// libopdock's text, where outputs are counted, in terms of the argument `out`.
+// Returns libopdock's error text; "output 0" becomes "argument 'out'" if the caller passed `out=`.
 std::string error_text(const Call& call) {
   const std::string text = call.error, prefix = call.info.name + ": output ";
   if (!call.has_out || text.rfind(prefix, 0) != 0) return text;
@@ -89,7 +92,8 @@ std::string error_text(const Call& call) {
          (call.info.num_fresh == 1 ? "" : "[" + number + "]") + text.substr(colon);
 }
 
-// After the op: the status as an exception, and the wait that arrays without a stream need.
+// Finishes after the op: waits for the device if arrays without a stream need that, and raises the
+// exception for `status`. Returns false with a Python error set.
 [[gnu::noinline]] bool settle_slowly(Call& call, opdock_status status) {
   std::string problem;
   opdock_status waited = OPDOCK_OK;
@@ -130,7 +134,8 @@ inline bool settle(Call& call, opdock_status status) {
   return settle(call, status);
 }
 
-// Counts the fresh tensors, where only the arguments tell.
+// Counts the new tensors that the call returns. libopdock counts them if the number depends on the
+// arguments.
 bool count_fresh(Call& call, Fresh* fresh) {
   fresh->count = call.info.num_fresh;
   fresh->counts = nullptr;
@@ -145,7 +150,7 @@ bool count_fresh(Call& call, Fresh* fresh) {
   return true;
 }
 
-// Plans the call, and reserves the random numbers that it draws where they are torch's.
+// Plans the call; if it draws from torch's generator, reserves the random numbers there.
 bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   plan->struct_size = sizeof *plan;
   plan->room = tensors;
@@ -160,17 +165,18 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   return true;
 }
 
-// On a GPU, of calls whose results are torch's: torch takes memory back in the stream's order by
-// itself, where to give it back to the driver is work for the stream, 0.8 us a call on an H100.
+// Returns whether torch allocates the workspace: for calls on a GPU whose results are torch
+// tensors. torch reuses memory in stream order by itself, whereas returning memory to the driver is
+// work for the stream that costs 0.8 us a call on an H100.
 bool takes_torchs_workspace(const Frame& frame) {
   const TypeEntry *const model = frame.model_entry, *const stream = frame.stream_entry;
   return frame.gpu.type != OPDOCK_CPU && Device(frame.device) == Device(frame.gpu) &&
          is_torchs(model) && model->api != nullptr && is_torchs(stream);
 }
 
-// For such a call; without memory of torch's the host looks for some.
+// Allocates the workspace from torch. If that fails, libopdock allocates it.
 void take_workspace(Call& call, const opdock_plan& plan) {
-  constexpr uint64_t kAlignment = 256;  // which a plan means by 0; torch's has 512
+  constexpr uint64_t kAlignment = 256;  // a plan's 0 means 256; torch's memory has 512
   if (plan.workspace_bytes == 0 || plan.workspace_alignment > kAlignment) return;
   opdock_output wanted = {};
   wanted.dtype = dtype_of<uint8_t>();
@@ -185,7 +191,7 @@ void take_workspace(Call& call, const opdock_plan& plan) {
   call.set_options().workspace_bytes = plan.workspace_bytes;
 }
 
-// Without fresh results, or into those of the caller's.
+// Runs a call without new results, or one whose results go to the caller's `out` arrays.
 bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
   const bool torchs = takes_torchs_workspace(call.frame);
   if (!torchs && !call.info.draws) return invoke(call, values);
@@ -196,7 +202,7 @@ bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
   return run_planned(call, plan, values);
 }
 
-// With memory of libopdock's for the results, handed over afterwards.
+// Runs a call with results that libopdock allocates and that are then handed to Python.
 [[gnu::noinline]] PyObject* run_with_host_results(Call& call, Fresh& fresh, opdock_value* values) {
   for (uint32_t i = 0; i < call.info.num_results; ++i) values[i] = {};
   if (!invoke(call, values)) {
@@ -251,7 +257,7 @@ bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
   return gather(call.info, call.objects, values, fresh);
 }
 
-// out= as num_fresh arrays, borrowed from `out`; NULL with an error set.
+// Returns `out` as num_fresh arrays, borrowed from it; NULL with an error set.
 [[gnu::noinline]] PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
   const uint32_t count = info.num_fresh;
   if (count == 1 && !PyTuple_Check(*out) && !PyList_Check(*out)) return out;
@@ -278,7 +284,8 @@ bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
   return values;
 }
 
-// Adds the torch tensors in `object` to *list, which the first one makes. False with an error set.
+// Appends the torch tensors in `object` to *list, which is created for the first one. Returns false
+// with an error set.
 bool add_torch(PyObject** list, PyObject* object) {
   if (object == nullptr) return true;
   if (PyList_Check(object) || PyTuple_Check(object)) {
@@ -294,7 +301,8 @@ bool add_torch(PyObject** list, PyObject* object) {
   return *list != nullptr && PyList_Append(*list, object) == 0;
 }
 
-// Autograd notices in-place writes by a tensor's version counter, which a raw write leaves alone.
+// Increments the version counters of written torch tensors: autograd detects in-place writes by
+// them, and a raw write does not change them.
 [[gnu::noinline]] bool mark_written(const FunctionInfo& info, PyObject* const* objects,
                                     PyObject* out) {
   PyObject* written = nullptr;
@@ -313,8 +321,7 @@ bool add_torch(PyObject** list, PyObject* object) {
   return ok;
 }
 
-// Converts the arguments that are plain tensors given by position, as far as they are the first
-// ones; returns how many.
+// Converts the leading positional arguments as long as they are plain tensors; returns how many.
 [[gnu::always_inline]] inline uint32_t take_tensors(const FunctionInfo& info, Frame& frame,
                                                     PyObject* const* args, Py_ssize_t num_args,
                                                     opdock_value* values) {
@@ -329,7 +336,7 @@ bool add_torch(PyObject** list, PyObject* object) {
   return done;
 }
 
-// The arguments that take_tensors() left.
+// Converts the arguments that take_tensors() left; returns all arguments in the schema's order.
 [[gnu::noinline]] PyObject* const* take_others(const FunctionInfo& info, Frame& frame,
                                                PyObject* const* args, Py_ssize_t num_args,
                                                PyObject* names, uint32_t done, opdock_value* values,
@@ -340,7 +347,8 @@ bool add_torch(PyObject** list, PyObject* object) {
                                                                                         : nullptr;
 }
 
-// Of arguments on several devices: results are like the first tensor where the op runs.
+// For an op with arguments on several devices: chooses the first tensor on the op's own device as
+// the model of the results.
 [[gnu::noinline]] bool choose_model(const FunctionInfo& info, Frame& frame,
                                     const opdock_value* values, PyObject* const* objects) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
@@ -354,14 +362,14 @@ bool add_torch(PyObject** list, PyObject* object) {
   return true;
 }
 
-// What is known of the arguments' devices and streams is put to use.
+// Finds the stream of the call and the model of its results, once all arguments are known.
 bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* values,
                     PyObject* const* objects) {
   if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return false;
   return !info.is_split || choose_model(info, frame, values, objects);
 }
 
-// The op with `out=`, from its conversion on.
+// Runs the op with `out=`: converts `out`, then calls.
 [[gnu::noinline]] PyObject* run_with_out(const FunctionInfo& info, Frame& frame,
                                          const opdock_value* values, PyObject* const* objects,
                                          PyObject* out) {
@@ -372,7 +380,7 @@ bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* 
   return run_into(call, items, out_values);
 }
 
-// Runs the op and returns what Python sees: None, one result, or a tuple.
+// Runs the op; returns None, one result, or a tuple of results.
 [[gnu::noinline]] PyObject* run_function(const FunctionInfo& info, Frame& frame,
                                          const opdock_value* values, PyObject* const* objects) {
   if (!settle_devices(info, frame, values, objects)) return nullptr;
@@ -382,7 +390,7 @@ bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* 
   return run_into_values(call, 0, nullptr) ? Py_NewRef(Py_None) : nullptr;
 }
 
-// For advice: the argument of the first tensor parameter, or NULL.
+// Returns the argument of the first tensor parameter, or NULL; for advise().
 PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
     const bool is_list = (info.params[i].flags & OPDOCK_PARAM_LIST) != 0;
@@ -391,8 +399,8 @@ PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
   return nullptr;
 }
 
-// The same where there is nothing to do around the op: no stream, no result but arguments, no other
-// thread to let run.
+// Does what run_function() does for a call that needs nothing around the op: it has no stream,
+// returns no new tensors, and keeps the GIL.
 [[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info, Frame& frame,
                                                      const opdock_value* values,
                                                      PyObject* const* objects) {
@@ -409,7 +417,7 @@ PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
   return info.num_results == 0 ? Py_NewRef(Py_None) : gather(info, objects, results, {});
 }
 
-// Whether run_directly() will do for the function, by its declaration.
+// Returns whether the function's declaration allows run_directly().
 bool is_direct(const FunctionInfo& info) {
   return info.num_fresh == 0 && !info.draws && !info.retains && !info.is_split;
 }

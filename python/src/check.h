@@ -1,3 +1,4 @@
+// Calls a function of libopdock without the GIL and throws its error as a Python exception.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,10 +12,12 @@
 
 namespace opdock::python {
 
-// Room for an error's text, which may list every candidate with its reasons, or quote a compiler.
+// Size of the buffer for an error's text, which may list every candidate with its reasons, or quote
+// a compiler.
 inline constexpr uint32_t kLongText = 32 << 10;
 
-// Calls f(error, error_size) without the GIL and raises what it reports.
+// Calls f(error, error_size) without the GIL; throws error_already_set with the Python exception
+// for the status that it returns.
 template <typename F>
 void check(const F& f) {
   std::vector<char> text(kLongText, '\0');

@@ -59,7 +59,7 @@ class CompiledModule {
   CompiledModule& operator=(const CompiledModule&) = delete;
   ~CompiledModule() { opdock_module_free(module_); }
 
-  // The address of the kernel's handle, for make_kernel's object.
+  // Returns the address of the kernel's handle, for opdock.Kernel (kernel.cc).
   uintptr_t kernel(const std::string& name) const {
     opdock_kernel* found = nullptr;
     check([&](char* error, uint32_t size) {
@@ -118,7 +118,7 @@ void add_compile(py::module_& module, opdock_runtime* (*runtime_of)(py::handle))
       .def("kernel", &CompiledModule::kernel)
       .def("image", &CompiledModule::image);
   module.def("_make_kernel", &kernel_object);
-  // Of the calling thread's last failure.
+  // The reasons of the calling thread's last failure.
   module.def("_compile_reasons_json", &reasons_json);
   module.def("_add_compiler_folder", [](const std::string& folder) {
     check([&](char* error, uint32_t size) {

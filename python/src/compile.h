@@ -1,4 +1,5 @@
-// What opdock._compile needs of libopdock: modules on one device, and kernels of them.
+// Exposes libopdock's run-time compilation to opdock._compile: modules on one device, and their
+// kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,7 @@
 
 namespace opdock::python {
 
-// Adds its classes and functions to the extension module. `runtime_of` gives a Runtime's handle.
+// Adds the classes and functions to the extension module. runtime_of: returns a Runtime's handle.
 void add_compile(pybind11::module_& module, opdock_runtime* (*runtime_of)(pybind11::handle));
 
 }  // namespace opdock::python

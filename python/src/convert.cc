@@ -1,4 +1,4 @@
-// Arguments other than tensors: numbers, texts, dtypes, devices, streams, lists.
+// Converts arguments other than tensors: numbers, texts, dtypes, devices, streams, lists.
 // SPDX-License-Identifier: Apache-2.0
 #include "convert.h"
 
@@ -16,7 +16,8 @@ namespace opdock::python {
 
 namespace {
 
-// Arrays have __float__ and __index__ too, but using them would wait for the device, silently.
+// Returns whether the object is an array. Arrays have __float__ and __index__ too, but these would
+// silently wait for the device.
 bool is_array(PyObject* object) {
   const TypeEntry* entry = classify(Py_TYPE(object));
   if (entry == nullptr) PyErr_Clear();
@@ -24,15 +25,15 @@ bool is_array(PyObject* object) {
 }
 
 bool wrong_type(const Where& where, PyObject* object, const char* wanted) {
-  // What a library raised on the way (an overflow, a refusal to convert) stays as the cause.
+  // An error that the object's library raised (such as an overflow) becomes the exception's cause.
   return refuse(kArgumentError, where,
                 "found an object of type " + type_name(object) + ", wanted " + std::string(wanted));
 }
 
-// The same where a number is wanted.
+// Reports a wrong type where a number is wanted; adds advice for arrays, strings and floats.
 bool wrong_number(const Where& where, PyObject* object, const char* wanted) {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&type, &value, &trace);  // the cause, which looking at the type must not lose
+  PyErr_Fetch(&type, &value, &trace);  // save the cause: is_array() may clear it
   std::string text(wanted);
   if (is_array(object)) {
     text += "; for an array's single element pass .item()";
@@ -116,7 +117,8 @@ bool convert_string(Frame& frame, const Where& where, PyObject* object, opdock_v
   return true;
 }
 
-// Numbers that a function of opdock._names makes of the object; -1 if it knows none.
+// Calls a function of opdock._names, which converts the object to `count` numbers. Returns count,
+// or -1 if the function does not know the object.
 int ask_names(PyObject* function, PyObject* object, long* numbers, int count) {
   PyObject* found = function == nullptr ? nullptr : PyObject_CallOneArg(function, object);
   if (found == nullptr) return -1;
@@ -204,7 +206,7 @@ bool convert_list(Frame& frame, const Where& where, const opdock_param& param, P
   if (!PyList_Check(object) && !PyTuple_Check(object)) {
     return wrong_type(where, object, "a list or tuple");
   }
-  // A tuple of its own: another thread may change a list while the op runs.
+  // Copy to a tuple, since another thread may change a list while the op runs.
   PyObject* items = PySequence_Tuple(object);
   if (items == nullptr) return false;
   frame.hold(items);

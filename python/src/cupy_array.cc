@@ -9,7 +9,7 @@ namespace opdock::python {
 
 namespace {
 
-// The names of what is read, interned once.
+// Interned names of the attributes that are read.
 struct Names {
   PyObject* data = PyUnicode_InternFromString("data");
   PyObject* ptr = PyUnicode_InternFromString("ptr");
@@ -24,7 +24,8 @@ const Names& names() {
   return all;
 }
 
-// After something could not be read: what is no error of the array's, such as Ctrl-C, goes on.
+// Returns the outcome after an attribute could not be read: kError if the Python error set, such as
+// KeyboardInterrupt, is not the array's fault; otherwise clears the error.
 Read not_read() {
   if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_Exception) == 0)
     return Read::kError;
@@ -41,7 +42,8 @@ bool read_number(PyObject* object, PyObject* name, long long* out) {
   return ok;
 }
 
-// A tuple of ints; into memory of the frame's. False also if there are more than `*ndim`.
+// Reads a tuple of ints into memory of the frame. Also returns false if it has more than *ndim
+// elements.
 bool read_numbers(Frame& frame, PyObject* object, PyObject* name, Py_ssize_t* ndim, int64_t** out) {
   PyObject* tuple = PyObject_GetAttr(object, name);
   if (tuple == nullptr) return false;
@@ -60,7 +62,7 @@ bool read_numbers(Frame& frame, PyObject* object, PyObject* name, Py_ssize_t* nd
   return ok;
 }
 
-// The dtype of the array, and the bits of its elements' size that an address does not have.
+// Reads the array's dtype; an element takes 1 << *shift bytes.
 bool read_dtype(PyObject* object, opdock_dtype* out, uint8_t* shift) {
   PyObject* descriptor = PyObject_GetAttr(object, names().dtype);
   if (descriptor == nullptr) return false;
@@ -69,7 +71,8 @@ bool read_dtype(PyObject* object, opdock_dtype* out, uint8_t* shift) {
   return known;
 }
 
-// The dtype object of the array if it is this dtype; a new reference, or NULL and no error set.
+// Returns the array's dtype object if it means `wanted`: a new reference, or NULL without an error
+// set.
 PyObject* dtype_if(PyObject* array, opdock_dtype wanted) {
   PyObject* descriptor = PyObject_GetAttr(array, names().dtype);
   opdock_dtype found = {};
@@ -83,13 +86,14 @@ PyObject* dtype_if(PyObject* array, opdock_dtype wanted) {
   return nullptr;
 }
 
-// cupy.cuda.runtime, which is a module or an attribute; borrowed, or NULL with an error set.
+// Returns cupy.cuda.runtime, which is a module or an attribute; borrowed, or NULL with an error
+// set.
 PyObject* cupy_runtime() {
   static PyObject* slot = nullptr;
   return imported("cupy.cuda", "runtime", &slot);
 }
 
-// Whether CuPy allocates on this device now.
+// Returns whether this device is CuPy's current one, on which it allocates.
 bool is_current(opdock_device device) {
   PyObject* runtime = cupy_runtime();
   PyObject* number =
@@ -156,7 +160,7 @@ Read cupy_layout(Frame& frame, PyObject* object, opdock_tensor* tensor) {
       num_strides != ndim) {
     return not_read();
   }
-  for (Py_ssize_t i = 0; i < ndim; ++i) {  // CuPy's are bytes
+  for (Py_ssize_t i = 0; i < ndim; ++i) {  // CuPy's strides are in bytes
     odd |= tensor->strides[i];
     tensor->strides[i] >>= shift;
   }
@@ -173,7 +177,7 @@ bool cupy_current_stream(int32_t device, void** out) {
   Py_XDECREF(index);
   if (stream == nullptr && get != nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();
-    stream = PyObject_CallNoArgs(get);  // before CuPy 13: of the current device
+    stream = PyObject_CallNoArgs(get);  // before CuPy 13: only for the current device
   }
   PyObject* address = stream == nullptr ? nullptr : PyObject_GetAttr(stream, names().ptr);
   if (address != nullptr) *out = PyLong_AsVoidPtr(address);

@@ -1,6 +1,6 @@
-// The structs by which arrays travel between Python libraries: DLPack 1.x's managed tensors and its
-// C exchange table (https://dmlc.github.io/dlpack/latest/c_api.html). opdock_tensor has DLTensor's
-// layout, so it stands in DLTensor's place.
+// The structs by which Python libraries exchange arrays: DLPack 1.x's managed tensors and its C
+// exchange table (https://dmlc.github.io/dlpack/latest/c_api.html). opdock_tensor has the layout of
+// DLTensor and is used in its place.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,12 +20,12 @@ inline constexpr DlpackVersion kDlpackVersion{1, 3};
 inline constexpr uint64_t kDlpackReadOnly = 1;
 inline constexpr uint64_t kDlpackCopied = 2;
 
-// Device types beside those of plugin.h whose memory one of them can reach.
+// Further device types, whose memory is accessible from a device type of plugin.h.
 inline constexpr int32_t kDlpackCudaHost = 3;
 inline constexpr int32_t kDlpackRocmHost = 11;
 inline constexpr int32_t kDlpackCudaManaged = 13;
 
-// Whoever holds one calls its deleter, if not NULL, exactly once.
+// The owner of a managed tensor calls its deleter, if not NULL, exactly once.
 struct DlpackManaged {  // capsule "dltensor"
   opdock_tensor tensor;
   void* context;
@@ -40,16 +40,16 @@ struct DlpackManagedVersioned {  // capsule "dltensor_versioned"
   opdock_tensor tensor;
 };
 
-// What a type's __dlpack_c_exchange_api__ capsule ("dlpack_exchange_api") points at; static. Every
-// function returns 0, or another value with a Python error set, except `allocate`, which reports
-// through its callback. The GIL must be held.
+// The static table that a type's __dlpack_c_exchange_api__ capsule ("dlpack_exchange_api") points
+// to. Every function returns 0, or another value with a Python error set, except `allocate`, which
+// reports through its callback. The GIL must be held.
 struct DlpackExchange {
   DlpackVersion version;
-  const DlpackExchange* previous;  // the same of an older major, or NULL
+  const DlpackExchange* previous;  // the table of an older major version, or NULL
   int (*allocate)(opdock_tensor* prototype, DlpackManagedVersioned** out, void* context,
                   void (*set_error)(void* context, const char* kind, const char* message));
   int (*from_python)(void* object, DlpackManagedVersioned** out);
-  int (*to_python)(DlpackManagedVersioned* tensor, void** out);  // takes `tensor` on success only
+  int (*to_python)(DlpackManagedVersioned* tensor, void** out);  // takes ownership only on success
   int (*borrow)(void* object, opdock_tensor* out);               // may be NULL
   int (*current_stream)(int32_t device_type, int32_t device_index, void** out);
 };

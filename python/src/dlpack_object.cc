@@ -1,4 +1,4 @@
-// Arrays that speak the __dlpack__ protocol in Python
+// Imports arrays by the Python protocol __dlpack__
 // (https://data-apis.org/array-api/latest/design_topics/data_interchange.html).
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 bool refuse_export(const Where& where, PyObject* object) {
   if (is_passed_on()) return false;
-  // Keeps the library's own exception as the cause.
+  // Keep the library's own exception as the cause.
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   Py_XINCREF(type);
@@ -27,7 +27,8 @@ bool refuse_export(const Where& where, PyObject* object) {
                     "), wanted a dense array in memory");
 }
 
-// object.__dlpack__(max_version=(1, 3), stream=…); older libraries know no max_version.
+// Returns object.__dlpack__(max_version=(1, 3), stream=…), or without max_version for an older
+// library that does not know it.
 PyObject* call_dlpack(PyObject* object, PyObject* stream) {
   static PyObject* const method = PyUnicode_InternFromString("__dlpack__");
   static PyObject* const version =
@@ -55,8 +56,8 @@ void destroy_owner(PyObject* owner) {
   give_back<Managed>(PyCapsule_GetPointer(owner, nullptr));
 }
 
-// Takes the managed tensor out of its capsule and into one of ours, which the frame holds, and an
-// op that keeps the argument. NULL with an error set.
+// Moves the managed tensor from its capsule to a capsule of this module. The frame holds that one,
+// and so does an op that keeps the argument. Returns NULL with an error set.
 template <typename Managed>
 Managed* consume(Frame& frame, PyObject* capsule, const char* name, const char* used_name) {
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));

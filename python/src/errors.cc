@@ -9,7 +9,7 @@ namespace opdock::python {
 
 namespace {
 
-// A new reference to opdock._errors.<name>, or NULL with an error set.
+// Returns a new reference to opdock._errors.<name>, or NULL with an error set.
 PyObject* find_exception(const char* name) {
   PyObject* module = PyImport_ImportModule("opdock._errors");
   if (module == nullptr) return nullptr;
@@ -38,7 +38,7 @@ void raise(const char* exception, const std::string& message) {
   Py_XDECREF(trace);
   PyObject* found = find_exception(exception);
   if (found != nullptr) {
-    // Messages may quote what a library wrote: bytes that are not UTF-8 must not hide them.
+    // Messages may quote a library's text; bytes that are not UTF-8 must not hide the message.
     PyObject* text =
         PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
     PyObject* value = text == nullptr ? nullptr : PyObject_CallOneArg(found, text);
@@ -95,7 +95,7 @@ std::string take_error_text() {
 
 std::string type_name(PyObject* object) {
   PyObject *error = nullptr, *value = nullptr, *trace = nullptr;
-  PyErr_Fetch(&error, &value, &trace);  // it may become the cause of what is about to be raised
+  PyErr_Fetch(&error, &value, &trace);  // may become the cause of the caller's error
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   std::string name;
   PyObject* module = PyObject_GetAttrString(type, "__module__");

@@ -1,4 +1,4 @@
-// Raising the package's exceptions (python/opdock/_errors.py) from C++.
+// Raises the package's exceptions (python/opdock/_errors.py) from C++.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,30 +10,30 @@
 
 namespace opdock::python {
 
-// Exceptions by name; see _errors.py for what each is a subclass of.
+// Names of exceptions; _errors.py has their base classes.
 inline constexpr const char* kArgumentError = "ArgumentError";                // a TypeError
 inline constexpr const char* kInvalidArgumentError = "InvalidArgumentError";  // a ValueError
 inline constexpr const char* kInternalError = "InternalError";
 
-// Each sets the Python error; an error that was set before becomes its __cause__, or stays the
-// error if it is passed on. The GIL is held.
+// Both functions set the Python error. An error that was set before becomes its __cause__, or
+// remains the error if is_passed_on(). The GIL is held.
 void raise(const char* exception, const std::string& message);
-// The exception that stands for `status`, with libopdock's text.
+// Sets the exception for `status`, with libopdock's text.
 void raise_status(opdock_status status, const char* text);
 
-// Whether the Python error that is set must reach the program as it is: what is no Exception, such
-// as KeyboardInterrupt, and MemoryError. raise() leaves such a one in place.
+// Returns whether the Python error that is set must reach the program unchanged: MemoryError, and
+// errors that are no Exception, such as KeyboardInterrupt. raise() leaves these in place.
 bool is_passed_on();
-// Clears the error that is set, unless it is passed on.
+// Clears the Python error that is set, unless is_passed_on().
 void clear_error();
 
-// The text of the Python error that is set, its first line only, and its type's name; clears it.
+// Clears the Python error that is set; returns its type's name and the first line of its text.
 std::string take_error_text();
 
-// str() of an object, or its type where that fails (an int of too many digits).
+// Returns str() of an object, or its type if that fails (an int of too many digits).
 std::string text_of(PyObject* object);
 
-// repr-like name of an object's type: "numpy.ndarray".
+// Returns the qualified name of an object's type: "numpy.ndarray".
 std::string type_name(PyObject* object);
 
 }  // namespace opdock::python

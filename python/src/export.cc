@@ -1,4 +1,4 @@
-// Handing over memory that libopdock allocated, by the __dlpack__ protocol.
+// Hands memory that libopdock allocated to Python libraries, by the __dlpack__ protocol.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
@@ -30,7 +30,7 @@ void release(Managed* managed) {
   delete managed;
 }
 
-// A capsule that nobody consumed still owns its tensor.
+// Destructor of a capsule. One that was not consumed still owns its tensor.
 template <typename Managed>
 void destroy_capsule(PyObject* capsule) {
   const char* name = PyCapsule_GetName(capsule);
@@ -51,7 +51,7 @@ PyObject* make_capsule(opdock_tensor* tensor, const char* name) {
   return capsule;
 }
 
-// Any stream will do: the call has waited for the device already.
+// Implements __dlpack__. Any stream is fine, because the call has already waited for the device.
 PyObject* dlpack(PyObject* self, PyObject*, PyObject* names) {
   ExportObject* object = reinterpret_cast<ExportObject*>(self);
   if (object->tensor == nullptr) {

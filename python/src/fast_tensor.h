@@ -1,6 +1,6 @@
-// The short way from a NumPy array or a torch tensor to an opdock_tensor: what nearly every
-// argument takes. It handles what is plain and leaves everything else, errors too, to
-// convert_tensor, so no check here may be weaker than there.
+// The fast path from a NumPy array or a torch tensor to an opdock_tensor, which nearly every
+// argument takes. It converts plain arrays and leaves all others, and all errors, to
+// convert_tensor(), so none of its checks may be weaker than the ones there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace opdock::python {
 
-// NumPy's dtype objects seen last, by their address; each is held. Native byte order only, and of
-// element sizes that are powers of two.
+// A cache of the NumPy dtype objects seen last, by address; it holds a reference to each. All have
+// native byte order and an element size that is a power of two.
 struct NumpyDtype {
   PyObject* descriptor;
   opdock_dtype type;
@@ -24,18 +24,18 @@ struct NumpyDtype {
 inline constexpr size_t kDtypeSlots = 32;
 extern NumpyDtype recent_dtypes[kDtypeSlots];
 
-// NumPy's own ones lie 512 bytes apart, added ones anywhere.
+// NumPy's built-in dtype objects are 512 bytes apart; added ones may be anywhere.
 inline NumpyDtype& dtype_slot(const PyObject* descriptor) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(descriptor);
   return recent_dtypes[(address >> 9 ^ address >> 4) % kDtypeSlots];
 }
 
-// Where torch keeps what its exchange call does not show, and the key sets known to be plain. All
-// zero until torch_calibrate() has found the offsets; nothing is accepted before.
+// The offsets of torch's fields that its exchange table does not expose, and the key sets of plain
+// tensors. All zero, so that nothing is accepted, until torch_calibrate() has found the offsets.
 struct TorchPlain {
   TorchProbe at;
   uint64_t keys[2];
-  uint64_t tracked;  // the key that tensors made in inference mode lack; 0: not known
+  uint64_t tracked;  // the key that tensors made in inference mode lack; 0: unknown
 };
 extern TorchPlain torch_plain;
 
@@ -48,7 +48,7 @@ inline void note_tensor(Frame& frame, PyObject* object, const TypeEntry& entry, 
   }
   if (device.type == OPDOCK_CPU) return;
   if (frame.gpu.type == OPDOCK_CPU) frame.gpu = device;
-  // torch before CuPy: its graphs and allocator depend on the stream most.
+  // torch's stream takes precedence over CuPy's: torch's graphs and allocator depend on it.
   if (shows_stream && (frame.stream_entry == nullptr || frame.stream_entry->is_cupy)) {
     frame.stream_entry = &entry;
   }
@@ -62,7 +62,8 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   frame.model_entry = &entry;
 }
 
-// Each is a function of its own to have the registers to itself. False: not handled, no error set.
+// These two are separate functions, so that each has all registers. They return false, without an
+// error set, if they do not handle the object.
 [[gnu::noinline]] inline bool fast_numpy(Frame& frame, PyObject* object, const TypeEntry& entry,
                                          bool written, opdock_value* out) {
   using Api = pybind11::detail::npy_api;
@@ -80,7 +81,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     opdock_tensor tensor;
     int64_t strides[1];
   };
-  // No call from here, not even a rare one: registers would have to be saved for it.
+  // This function must contain no call, not even a rare one, since registers would be saved for it.
   Room* room = frame.take_quickly<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
   if (room == nullptr) return false;
   const int shift = known.shift;
@@ -124,7 +125,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   }
   opdock_tensor* tensor = frame.take<opdock_tensor>(1);
   if (entry.api->borrow(object, tensor) != 0) {
-    PyErr_Clear();  // convert_tensor meets it again, and reports it
+    PyErr_Clear();  // convert_tensor() will hit the error again and report it
     return false;
   }
   const int32_t ndim = tensor->ndim;
@@ -139,7 +140,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     note_tensor(frame, object, entry, true, tensor->device);
     return true;
   }
-  // Unsigned: without elements the other sizes may be of any size.
+  // Unsigned: if one size is 0, the others may have any value, and the product may wrap around.
   uint64_t bytes = static_cast<uint64_t>(tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
 #pragma GCC unroll 1
   for (int32_t i = 0; i < ndim; ++i) bytes *= static_cast<uint64_t>(tensor->shape[i]);
@@ -147,8 +148,8 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   return true;
 }
 
-// Does what convert_tensor does; returns false, without an error, for what it cannot. Once all
-// arguments are converted, check_recording() must follow.
+// Does what convert_tensor() does; returns false, without an error set, for an object that it does
+// not handle. Once all arguments are converted, check_recording() must follow.
 [[gnu::always_inline]] inline bool fast_tensor(Frame& frame, PyObject* object, bool written,
                                                opdock_value* out) {
   PyTypeObject* type = Py_TYPE(object);

@@ -1,5 +1,5 @@
-// What one call needs while it runs: room for converted arguments, objects to keep alive, and what
-// was learnt about devices and streams on the way.
+// The state of one call: memory for converted arguments, objects to keep alive, and what is known
+// of the arguments' devices and streams.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,14 +16,14 @@ namespace opdock::python {
 
 struct TypeEntry;
 
-// Which argument is being converted, for messages: "softmax(): argument 'x'", "argument 'xs'[2]".
+// The argument being converted, for messages: "softmax(): argument 'x'", "argument 'xs'[2]".
 struct Where {
   const char* function;
   const char* parameter;
   Py_ssize_t element = -1;
 };
 
-// An array on a GPU that is imported by a handshake once the stream is known.
+// An array on a GPU whose import, by __dlpack__, waits until the call's stream is known.
 struct Foreign {
   Foreign* next;
   PyObject* object;
@@ -32,20 +32,20 @@ struct Foreign {
   bool written;
   opdock_device device;
   opdock_value* value;
-  opdock_tensor* tensor;  // CuPy's: its address, for calls on CuPy's own stream; else NULL
+  opdock_tensor* tensor;  // for a CuPy array its address, for calls on CuPy's stream; else NULL
 };
 
-// A tensor that an array has exported for this call, and what gives it back when it goes.
+// A tensor that an array has exported for this call, and the capsule that releases it.
 struct Import {
   Import* next;
   const opdock_tensor* tensor;
-  PyObject* owner;  // the frame's
+  PyObject* owner;  // owned by the frame
 };
 
-// Lives on the stack of one call and is used by its thread only, with the GIL held.
+// Lives on the stack of one call; only that call's thread uses it, with the GIL held.
 class Frame {
  public:
-  Frame() {}  // room_ stays uninitialised: a call pays for what it uses
+  Frame() {}  // room_ stays uninitialised, so that a call pays only for what it uses
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
   ~Frame() {
@@ -53,19 +53,20 @@ class Frame {
       release_all();
   }
 
-  // Room for n objects of a trivial type, uninitialised, until the frame ends.
+  // Returns uninitialised memory for n objects of a trivial type, valid until the frame ends.
   template <typename T>
   [[gnu::always_inline]] T* take(size_t n) {
     return take_bytes<T>(sizeof(T) % 16 == 0 ? n * sizeof(T) : round_up(n * sizeof(T)));
   }
-  // The same, but NULL where the frame's own room is used up.
+  // Does the same for `size` bytes, but returns NULL if room_ is used up.
   template <typename T>
   [[gnu::always_inline]] T* take_quickly(size_t size) {
     const size_t bytes = round_up(size);
     return fits(bytes) ? take_here<T>(bytes) : nullptr;
   }
 
-  // Calls release(what) when the frame ends, the last one first; now, if there is no memory.
+  // Arranges that release(what) is called when the frame ends, in reverse order. If there is no
+  // memory, calls it now and throws.
   void hold(void (*release)(void*), void* what) {
     Held* held = nullptr;
     try {
@@ -77,30 +78,30 @@ class Frame {
     *held = {held_, release, what};
     held_ = held;
   }
-  // Takes over a reference.
+  // Takes over a reference, until the frame ends.
   void hold(PyObject* object) {
     hold([](void* what) { Py_DECREF(static_cast<PyObject*>(what)); }, object);
   }
 
-  // The tensor whose type the results have, and whose device they lie on; NULL without tensors.
+  // The tensor that decides the type and the device of the results; NULL without tensors.
   PyObject* model = nullptr;
   const TypeEntry* model_entry = nullptr;
 
-  // The first tensor on a GPU whose library shows a current stream, or NULL.
+  // The type of the first tensor on a GPU whose library exposes its current stream, or NULL.
   const TypeEntry* stream_entry = nullptr;
   void* stream = nullptr;
 
   Foreign* foreign = nullptr;
   Import* imports = nullptr;
-  PyObject* torch_generator = nullptr;  // a generator argument that is torch's; borrowed
+  PyObject* torch_generator = nullptr;  // a torch.Generator among the arguments; borrowed
   bool has_generator = false;           // an argument is a generator
-  bool has_torch = false;               // an argument is a torch tensor, taken the short way
-  uint64_t cpu_bytes = 0;               // of the largest tensor on the CPU
+  bool has_torch = false;               // an argument is a torch tensor that took the fast path
+  uint64_t cpu_bytes = 0;               // size of the largest tensor on the CPU
 
-  opdock_device device = {OPDOCK_CPU, 0};  // of `model`
-  opdock_device gpu = {OPDOCK_CPU, 0};     // of the first tensor on a GPU; type CPU: there is none
-  bool wait = false;                       // the device must be done before the call returns
-  bool addresses = false;  // of arrays that are foreign nothing but their addresses is wanted
+  opdock_device device = {OPDOCK_CPU, 0};  // that of `model`
+  opdock_device gpu = {OPDOCK_CPU, 0};     // that of the first tensor on a GPU; CPU: none
+  bool wait = false;                       // the call must wait for the device before it returns
+  bool addresses = false;                  // only the addresses of foreign arrays are needed
 
  private:
   struct Held {
@@ -128,12 +129,12 @@ class Frame {
 
   [[gnu::cold, gnu::noinline]] void release_all() {
     while (held_ != nullptr) {
-      const Held held = *held_;  // what is released may be where it lies
+      const Held held = *held_;  // copied: releasing it may free the memory that it is in
       held_ = held.next;
-      or_stop([&held] { held.release(held.what); });  // of Python objects, whose code may run
+      or_stop([&held] { held.release(held.what); });  // Python destructors may run code
     }
   }
-  // Memory of its own, given back as the last thing of what was held after it.
+  // Allocates a separate block. It is freed after everything that was held later.
   [[gnu::cold, gnu::noinline]] std::byte* take_more(size_t bytes) {
     std::byte* block = new std::byte[bytes + sizeof(Held)];
     Held* held = reinterpret_cast<Held*>(block + bytes);

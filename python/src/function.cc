@@ -46,7 +46,7 @@ PyObject* get_module(PyObject*, void*) {
   return text("opdock.ops");
 }
 
-// What a helper of opdock._describe makes of the function.
+// Returns the result of a function of opdock._describe, called with this function object.
 PyObject* describe(PyObject* self, const char* helper) {
   PyObject* module = PyImport_ImportModule("opdock._describe");
   PyObject* made = module == nullptr ? nullptr : PyObject_CallMethod(module, helper, "O", self);
@@ -67,7 +67,7 @@ PyObject* get_doc(PyObject* self, void*) {
 PyObject* get_op_doc(PyObject* self, void*) {
   const char* doc = nullptr;
   {
-    const GilRelease release;  // the plugin is loaded for it
+    const GilRelease release;  // this may load the plugin
     doc = opdock_function_doc(info_of(self).handle);
   }
   return text(doc);
@@ -89,7 +89,7 @@ PyObject* get_params(PyObject* self, void*) {
   return list;
 }
 
-// [(index of the parameter that it is, or -1; value tag; flags), …]
+// [(index of the parameter that the result returns, or -1; value tag; flags), …]
 PyObject* get_results(PyObject* self, void*) {
   const FunctionInfo& info = info_of(self);
   PyObject* list = PyList_New(0);
@@ -103,7 +103,7 @@ PyObject* get_results(PyObject* self, void*) {
 }
 
 // [([(index of a parameter, index of its gradient among the op's results), …], op or None,
-//   [(kind, index, constant), …] or why not), …]
+//   [(kind, index, constant), …], or the reason why there is no op), …]
 PyObject* get_gradients(PyObject* self, void*) {
   const opdock_function_info& declared = *info_of(self).declared;
   PyObject* list = PyList_New(0);
@@ -139,7 +139,7 @@ PyObject* represent_function(PyObject* self) {
   return PyUnicode_FromFormat("<opdock function %s>", info_of(self).declared->schema);
 }
 
-// Unpickles by name: another process finds its own plugin.
+// Implements pickling by name: another process finds its own plugin.
 PyObject* reduce(PyObject* self, PyObject*) {
   PyObject* module = PyImport_ImportModule("opdock");
   PyObject* load = module == nullptr ? nullptr : PyObject_GetAttrString(module, "load");

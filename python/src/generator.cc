@@ -19,7 +19,7 @@ struct GeneratorObject {
 
 PyTypeObject* generator_type = nullptr;
 
-// False with an error set for what is no number.
+// Reads 64 bits from an int. Returns false with an error set for anything else.
 bool read_bits(PyObject* number, const char* what, uint64_t* out) {
   if (to_bits(number, out)) return true;
   raise(kArgumentError,
@@ -58,7 +58,8 @@ PyObject* generator_represent(PyObject* self) {
                               static_cast<unsigned long long>(it.offset));
 }
 
-// The number that a getter's or setter's `which` names; calls on other threads advance the offset.
+// One of a generator's two numbers, for the getter and setter. Access is atomic, because calls on
+// other threads advance the offset.
 struct Number {
   const char* name;
   uint64_t opdock_generator::* member;
@@ -105,7 +106,7 @@ PyType_Slot generator_slots[] = {
 PyType_Spec generator_spec = {"opdock.Generator", sizeof(GeneratorObject), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, generator_slots};
 
-// The name of the parameter for a generator, which there is.
+// Returns the name of the op's generator parameter, which must exist.
 const char* generator_parameter(const FunctionInfo& info) {
   uint32_t i = 0;
   while (i + 1 < info.num_params && info.params[i].tag != OPDOCK_TAG_GENERATOR) ++i;
@@ -169,7 +170,7 @@ bool reserve_from_torch(const FunctionInfo& info, Frame& frame, uint64_t count,
                 frame.torch_generator == nullptr ? Py_None : frame.torch_generator,
                 static_cast<unsigned long long>(count), frame.device.type, frame.device.index);
   if (reserved == nullptr) return false;
-  frame.hold(reserved);  // the seed's memory among it
+  frame.hold(reserved);  // it also owns the memory of a device seed
   if (PyUnicode_Check(reserved)) {
     return refuse(kInvalidArgumentError, {info.name.c_str(), generator_parameter(info)},
                   text_of(reserved));

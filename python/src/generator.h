@@ -1,4 +1,4 @@
-// Random numbers: opdock.Generator, torch's generators, and where a call draws from.
+// Random numbers: opdock.Generator, torch's generators, and the choice between them for a call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,17 @@
 
 namespace opdock::python {
 
-// Creates the Python type; a new reference or NULL with an error set.
+// Creates the Python type; returns a new reference, or NULL with an error set.
 PyObject* make_generator_type();
 
-// Converts an argument for a Generator: an opdock.Generator, torch's, a seed, a pair (seed,
-// offset). False with a Python error set.
+// Converts a generator argument: an opdock.Generator, a torch.Generator, a seed, or a pair (seed,
+// offset). Returns false with a Python error set.
 bool convert_generator(Frame& frame, const Where& where, PyObject* object, opdock_value* value);
 
-// Takes `count` numbers from torch's generator, where the call's arrays are torch's and nothing but
-// such a generator was given, and sets *out, which lives as long as the frame. *out is left alone
-// where libopdock finds the generator. False with a Python error set.
+// Reserves `count` numbers from torch's generator if a torch.Generator was given, or if no
+// generator was given and the call's arrays are torch's. Then sets *out, which lives as long as the
+// frame. Otherwise leaves *out unchanged, and libopdock finds the generator. Returns false with a
+// Python error set.
 bool reserve_from_torch(const FunctionInfo& info, Frame& frame, uint64_t count,
                         opdock_generator** out);
 

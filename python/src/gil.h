@@ -1,4 +1,4 @@
-// Giving the GIL up and taking it back, and the edge where CPython calls this module.
+// Releases and reacquires the GIL, and guards the functions that CPython calls.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace opdock::python {
 
-// Stops this thread for good; it goes with the process.
+// Blocks this thread for ever; it ends with the process.
 [[noreturn]] inline void stop_thread() {
   for (;;) pause();
 }
 
-// f(), in which the thread may ask for the GIL. One that does so when the interpreter is ending
-// (a daemon thread) is ended by CPython before 3.14, which unwinds its stack: through destructors
-// that must not throw, and past what libopdock has locked or not finished. Here it stops instead,
-// as CPython 3.14 does it.
+// Calls f(), in which the thread may acquire the GIL. Before version 3.14, CPython ends a (daemon)
+// thread that does so while the interpreter is shutting down, by unwinding its stack: through
+// destructors that must not throw, and past libopdock's held locks and unfinished work. This
+// function blocks such a thread instead, as CPython 3.14 does.
 template <typename F>
 [[gnu::always_inline]] inline decltype(auto) or_stop(F&& f) {
   try {
@@ -34,7 +34,7 @@ template <typename F>
   or_stop([state] { PyEval_RestoreThread(state); });
 }
 
-// Other Python threads run while this lives, if `wanted`. The GIL is held.
+// Releases the GIL, if `wanted`, for the lifetime of this object. The GIL must be held.
 class GilRelease {
  public:
   explicit GilRelease(bool wanted = true) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
@@ -49,8 +49,8 @@ class GilRelease {
   PyThreadState* state_;
 };
 
-// The GIL for a hook, which libopdock calls with it or without, on threads of its own too. The
-// interpreter is not ending yet.
+// Acquires the GIL for a hook. libopdock calls hooks with or without the GIL, and also on its own
+// threads. The interpreter must not be shutting down yet.
 class Gil {
  public:
   Gil() noexcept : state_(or_stop([] { return PyGILState_Ensure(); })) {}
@@ -64,9 +64,10 @@ class Gil {
   PyGILState_STATE state_;
 };
 
-// The body of a function that CPython calls: f(), or NULL with a Python error set. CPython's frames
-// are C, so nothing is thrown through them. What must not be destroyed without the GIL, as Python
-// references of a call's Frame, lies outside of f.
+// Runs f(), the body of a function that CPython calls; returns its result, or NULL with a Python
+// error set. CPython's frames are C, so no exception may pass through them. Objects that must not
+// be destroyed without the GIL, such as a call's Frame with its Python references, must be outside
+// of f.
 template <typename F>
 [[gnu::always_inline]] inline PyObject* guarded(F&& f) {
   try {

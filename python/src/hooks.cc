@@ -26,14 +26,14 @@ struct KeptError {
 thread_local KeptError kept;
 
 void keep_error() {
-  if (kept.type != nullptr) {  // the first one is what the caller is to see
+  if (kept.type != nullptr) {  // the caller gets the first one
     PyErr_Clear();
     return;
   }
   PyErr_Fetch(&kept.type, &kept.value, &kept.trace);
 }
 
-// f() with the GIL; `otherwise` where the interpreter is ending or has ended.
+// Returns f(), called with the GIL; returns `otherwise` if the interpreter is shutting down.
 template <typename F>
 auto with_gil(F&& f, decltype(f()) otherwise) {
   if (Py_IsInitialized() == 0) return otherwise;
@@ -46,15 +46,15 @@ int32_t cancelled(void*) {
     if (kept.type != nullptr) return 1;
     if (PyErr_CheckSignals() == 0) return 0;
     keep_error();
-    // Raised once the interpreter goes on, if the call had nothing left to stop and succeeds.
+    // If the call had nothing left to cancel and succeeds, this raises the error afterwards.
     Py_AddPendingCall([](void*) { return raise_kept_error() ? -1 : 0; }, nullptr);
     return 1;
   };
   return with_gil(ask, 1);
 }
 
-// A call may come with the GIL or without, and a hook's Python code may lead to another that waits:
-// each end takes again what its own begin gave up.
+// The hook `waiting`. The call may hold the GIL or not, and waits may nest, since a hook's Python
+// code may start another one. So each end reacquires exactly what its own begin released.
 void waiting(void*, int32_t begins) {
   thread_local std::vector<PyThreadState*> given_up;
   if (begins != 0) {
@@ -67,7 +67,7 @@ void waiting(void*, int32_t begins) {
   if (state != nullptr) take_gil(state);
 }
 
-// opdock._fallback.<name>(*arguments); steals `arguments`. NULL with an error set.
+// Returns opdock._fallback.<name>(*arguments); steals `arguments`. Returns NULL with an error set.
 PyObject* call_helper(const char* name, PyObject* arguments) {
   PyObject* module = arguments == nullptr ? nullptr : PyImport_ImportModule("opdock._fallback");
   PyObject* helper = module == nullptr ? nullptr : PyObject_GetAttrString(module, name);
@@ -89,8 +89,8 @@ int32_t has_reference(void*, const char* op, const char* file) {
   return with_gil(ask, 0);
 }
 
-// [(name, is keyword only, is the generator), …] and, per returned value, the parameter that it is,
-// or -1.
+// Returns ([(name, is keyword only, is the generator), …], [index of the parameter that the result
+// returns, or -1, …]).
 PyObject* describe(opdock_function* function) {
   const opdock_function_info& info = *opdock_describe(function);
   PyObject* names = PyList_New(0);
@@ -111,8 +111,9 @@ PyObject* describe(opdock_function* function) {
   return Py_BuildValue("(NN)", names, returned);
 }
 
-// A failure of the reference itself is a text for the story; what is not an Exception
-// (KeyboardInterrupt), and a warning that was turned into an error, go to the caller as they are.
+// Handles an exception of open_reference(). An ordinary one becomes a text for the report. An error
+// that is no Exception (KeyboardInterrupt), or a warning that was turned into an error, is kept and
+// reaches the caller unchanged.
 opdock_status open_failed(char* error, uint32_t error_size) {
   const bool is_ordinary =
       PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_Warning) == 0;
@@ -132,20 +133,21 @@ opdock_status open_reference(void*, opdock_function* function, opdock_device dev
         Py_BuildValue("(N(ii)zs)", describe(function), device.type, device.index, file, record);
     PyObject* made = call_helper("open_reference", arguments);
     if (made == nullptr) return open_failed(error, error_size);
-    if (PyUnicode_Check(made)) {  // why its file gives none
+    if (PyUnicode_Check(made)) {  // the reason why its file has none
       const char* why = PyUnicode_AsUTF8(made);
       std::snprintf(error, error_size, "%s", why == nullptr ? "" : why);
       PyErr_Clear();
       Py_DECREF(made);
       return OPDOCK_NOT_FOUND;
     }
-    *out = made;  // as long as the process
+    *out = made;  // lives as long as the process
     return OPDOCK_OK;
   };
   return with_gil(open, OPDOCK_CANCELLED);
 }
 
-// A capsule over memory that is the call's: nobody may keep it, so there is nothing to give back.
+// Returns a capsule for memory that belongs to the call. Nobody may keep it, so the deleter frees
+// only the struct.
 PyObject* borrow(const opdock_tensor& tensor) {
   DlpackManaged* managed = new DlpackManaged{};
   managed->tensor = tensor;
@@ -165,7 +167,7 @@ PyObject* to_python(const opdock_value& value) {
                            value.as.dtype.lanes);
     case OPDOCK_TAG_DEVICE:
       return Py_BuildValue("(sii)", "device", value.as.device.type, value.as.device.index);
-    case OPDOCK_TAG_GENERATOR:  // the call's own range stands for it
+    case OPDOCK_TAG_GENERATOR:  // `random` of run() is used instead
       Py_RETURN_NONE;
     case OPDOCK_TAG_LIST: {
       PyObject* list = PyList_New(0);
@@ -186,7 +188,7 @@ PyObject* to_python(const opdock_value& value) {
   }
 }
 
-// The seed and the first position of the call's numbers; None: it draws none.
+// Returns (seed, first position) of the call's random numbers; None if it draws none.
 PyObject* random_range(const opdock_generator* generator) {
   if (generator == nullptr) Py_RETURN_NONE;
   if (generator->device_seed != nullptr) {
@@ -199,7 +201,7 @@ PyObject* random_range(const opdock_generator* generator) {
                        static_cast<unsigned long long>(generator->offset));
 }
 
-// Each value as to_python() has it.
+// Returns a list of the values, converted by to_python().
 PyObject* to_list(const opdock_value* values, uint32_t count) {
   PyObject* list = PyList_New(0);
   for (uint32_t i = 0; list != nullptr && i < count; ++i) {
@@ -226,7 +228,8 @@ PyObject* run_arguments(void* reference, const opdock_call* call, const opdock_v
                        random);
 }
 
-// Numbers and bools that the reference has returned, by result; None for what is a tensor.
+// Stores the numbers and bools that the reference returned. `found` has one element for each
+// result, which is None for a tensor.
 bool take_numbers(PyObject* found, opdock_value* results, uint32_t num_results) {
   for (uint32_t i = 0; i < num_results; ++i) {
     PyObject* item = PyList_GetItem(found, static_cast<Py_ssize_t>(i));
@@ -256,7 +259,7 @@ opdock_status run_reference(void*, void* reference, const opdock_call* call,
     const bool good = done != nullptr && take_numbers(done, results, num_results);
     Py_XDECREF(done);
     if (good) return OPDOCK_OK;
-    // Its own exception, with its traceback, says more than a status could.
+    // The reference's own exception, with its traceback, says more than a status.
     keep_error();
     return call->host->set_error(call, OPDOCK_CANCELLED, "the reference raised an exception");
   };
@@ -281,8 +284,8 @@ bool is_interrupted() {
 }
 
 int32_t torch_allows_tf32() {
-  // What torch.backends.cuda.matmul.allow_tf32 reads, without its Python code. torch raises where
-  // its old and its new settings contradict each other: then nothing is allowed here.
+  // This is the value behind torch.backends.cuda.matmul.allow_tf32, without its Python code. torch
+  // raises if its old and new settings contradict each other; TF32 is not allowed then.
   const auto ask = [] {
     static PyObject* slot = nullptr;
     PyObject* ask = imported("torch._C", "_get_cublas_allow_tf32", &slot);

@@ -1,4 +1,5 @@
-// libopdock's hooks, answered by Python: Ctrl-C, the GIL while it builds, and the references.
+// Implements libopdock's hooks for Python: Ctrl-C, releasing the GIL while it waits, and
+// references.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,23 +9,23 @@
 
 namespace opdock::python {
 
-// Fills in the hooks of `options`; static, so that they outlive every runtime.
+// Sets the hooks of `options`. They are static, so they outlive every runtime.
 void set_hooks(opdock_options* options);
 
-// An exception that Python code called by a hook raised on this thread: raised again here, where
-// the call that led to the hook has come back. False if there is none. The GIL is held.
+// Raises the exception that a hook's Python code raised on this thread, now that the call that led
+// to the hook has returned. Returns false if there is none. The GIL is held.
 bool raise_kept_error();
-// Whether a signal's handler has raised an error, which is kept for this thread and raised once the
-// interpreter goes on. With the GIL.
+// Returns whether a signal handler has raised an error. It is kept for this thread and raised when
+// the interpreter continues. The GIL is held.
 bool is_interrupted();
 
-// opdock_call_options.allows_tf32: of calls with torch's tensors, what torch allows its own
-// products of float32; of others what allow_tf32() has said last.
+// Values of opdock_call_options.allows_tf32: torch's setting for its own float32 products, for
+// calls with torch tensors; and the last value passed to allow_tf32(), for all others.
 int32_t torch_allows_tf32();
 int32_t option_allows_tf32();
 void allow_tf32(bool allowed);
 
-// Puts what opdock_take_reasons_json says into `reasons` of the exception that is set.
+// Sets `reasons` of the Python exception that is set, from opdock_take_reasons_json.
 void add_reasons();
 
 }  // namespace opdock::python

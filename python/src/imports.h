@@ -1,4 +1,4 @@
-// Functions of Python's that calls need, looked up once.
+// Looks up Python functions that calls need, once for each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace opdock::python {
 
-// The function `name` of a module, kept in *slot for the rest of the process; borrowed, or NULL
-// with an error set. The GIL is held.
+// Returns the function `name` of a module, cached in *slot for the rest of the process; borrowed,
+// or NULL with an error set. The GIL is held.
 inline PyObject* imported(const char* module_name, const char* name, PyObject** slot) {
   if (*slot == nullptr) [[unlikely]] {
     PyObject* module = PyImport_ImportModule(module_name);
@@ -16,7 +16,7 @@ inline PyObject* imported(const char* module_name, const char* name, PyObject** 
     if (*slot == nullptr) {
       *slot = found;
     } else {
-      Py_XDECREF(found);  // another thread was faster
+      Py_XDECREF(found);  // another thread stored it first
     }
   }
   return *slot;

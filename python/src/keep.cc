@@ -16,17 +16,17 @@ struct Kept {
   Kept* next = nullptr;
 };
 
-// Given back, to be dropped by whoever holds the GIL. A plugin's thread must not wait for it: the
-// thread that has it may be waiting for the plugin.
+// References that were given back; a thread that holds the GIL drops them. A plugin's thread must
+// not wait for the GIL, because the thread that holds it may be waiting for the plugin.
 std::atomic<Kept*> given_back{nullptr};
-std::atomic<bool> is_scheduled{false};  // drop_pending will run
+std::atomic<bool> is_scheduled{false};  // drop_pending() will run
 
 int drop_pending(void*) {
   drop_kept();
   return 0;
 }
 
-// What holds the tensor's memory; borrowed. NULL: it is no argument.
+// Returns the object that owns the tensor's memory; borrowed. NULL if the tensor is no argument.
 PyObject* find_object(const KeptArguments& arguments, const opdock_tensor* tensor) {
   // The array may have exported a copy, which only the import holds.
   for (const Import* import = arguments.imports; import != nullptr; import = import->next) {
@@ -51,7 +51,7 @@ opdock_status retain(void* context, const opdock_tensor* tensor, void** out) {
     delete kept;
     return OPDOCK_INTERNAL;
   }
-  const Gil gil;  // the call may have let it go
+  const Gil gil;  // the call may have released it
   Py_INCREF(kept->object);
   *out = kept;
   return OPDOCK_OK;
@@ -63,8 +63,8 @@ void release(void* what) {
   do {
     kept->next = before;
   } while (!given_back.compare_exchange_weak(before, kept, std::memory_order_acq_rel));
-  // From here on it may be gone. Py_AddPendingCall needs no GIL; when its queue is full, the next
-  // release tries again, as does the next call of such an op.
+  // From here on `kept` may be deleted. Py_AddPendingCall() needs no GIL. If its queue is full, the
+  // next release, or the next call of such an op, drops the references.
   if (Py_IsInitialized() != 0 && !is_scheduled.exchange(true) &&
       Py_AddPendingCall(drop_pending, nullptr) != 0) {
     is_scheduled = false;
@@ -78,7 +78,7 @@ opdock_keeper keeper_of(KeptArguments* arguments) {
 }
 
 void drop_kept() {
-  is_scheduled = false;  // first: what is given back from here on is scheduled anew
+  is_scheduled = false;  // must come first: later references schedule a new call
   Kept* kept = given_back.exchange(nullptr, std::memory_order_acq_rel);
   while (kept != nullptr) {
     Kept* const next = kept->next;

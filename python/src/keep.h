@@ -1,5 +1,5 @@
-// Arguments that ops keep after the call (opdock.retain/1): references that are given back without
-// asking for the GIL.
+// Lets ops keep arguments after the call (opdock.retain/1), and give the references back without
+// acquiring the GIL.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace opdock::python {
 
-// What a call's keeper needs to know; lives as long as the call.
+// The data of a call's keeper; lives as long as the call.
 struct KeptArguments {
   const FunctionInfo* info;
   const opdock_value* values;
@@ -19,7 +19,7 @@ struct KeptArguments {
   const Import* imports;
 };
 
-// A keeper whose context is `arguments`. The calling thread need not hold the GIL.
+// Returns a keeper whose context is `arguments`. Its functions can be called without the GIL.
 opdock_keeper keeper_of(KeptArguments* arguments);
 
 // Drops the references that plugins have given back. The GIL is held.

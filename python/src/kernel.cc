@@ -32,7 +32,7 @@ KernelInfo& kernel_info(PyObject* self) {
   return *reinterpret_cast<KernelObject*>(self)->info;
 }
 
-// How messages call an argument's place; they count from 0, after grid and block.
+// Returns an argument's name in messages: its index from 0, after grid and block.
 const char* place(uint32_t index) {
   static constexpr const char* kPlaces[] = {"0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",
                                             "8",  "9",  "10", "11", "12", "13", "14", "15",
@@ -40,7 +40,7 @@ const char* place(uint32_t index) {
   return index < std::size(kPlaces) ? kPlaces[index] : "24 or later";
 }
 
-// The number that a method of the module answers for a device.
+// Calls a method of the module for a device; sets *out to the number it returns.
 bool ask_module(const KernelInfo& kernel, const char* method, int32_t device, void** out) {
   PyObject* answer = PyObject_CallMethod(kernel.module, method, "i", static_cast<int>(device));
   *out = answer == nullptr ? nullptr : PyLong_AsVoidPtr(answer);
@@ -48,7 +48,7 @@ bool ask_module(const KernelInfo& kernel, const char* method, int32_t device, vo
   return PyErr_Occurred() == nullptr;
 }
 
-// The kernel on a device, compiled and loaded there on first use.
+// Compiles and loads the kernel on a device, on first use there. Returns NULL with an error set.
 [[gnu::noinline]] KernelTarget* load(KernelInfo& kernel, int32_t device) {
   PyObject* answer = PyObject_CallMethod(kernel.module, "_load", "si", kernel.name.c_str(), device);
   void* const handle = answer == nullptr ? nullptr : PyLong_AsVoidPtr(answer);
@@ -92,7 +92,7 @@ bool is_array(PyObject* object, bool* failed) {
   return entry != nullptr && entry->kind != ArrayKind::kNone;
 }
 
-// Converts the arrays among the arguments; the values of others keep tag OPDOCK_TAG_NONE.
+// Converts the arrays among the arguments; the values of all others get the tag OPDOCK_TAG_NONE.
 bool take_arrays(KernelInfo& kernel, Frame& frame, PyObject* const* args, uint32_t count,
                  opdock_value* values) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -136,7 +136,7 @@ bool choose_stream(const KernelInfo& kernel, Frame& frame, PyObject* given, int3
       if (current == frame.stream) in_order = owner;
     }
     if (!import_foreign(frame, in_order)) return false;
-    // CuPy's arrays are the caller's to order by the stream that was given.
+    // The caller is responsible for ordering CuPy's arrays with the stream that was given.
     if (is_cupy) frame.wait = false;
     return true;
   }
@@ -164,7 +164,7 @@ PyObject* finish(const KernelInfo& kernel, Frame& frame, opdock_status status, c
   Py_RETURN_NONE;
 }
 
-// A call from its arguments' conversion on.
+// Launches the kernel for a call's arguments; returns None, or NULL with an error set.
 PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t flagged_count,
                  PyObject* names) {
   const Py_ssize_t given = PyVectorcall_NARGS(flagged_count);
@@ -204,7 +204,7 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
                std::to_string(target->sizes.size()));
     return nullptr;
   }
-  // Arrays of libraries without a stream are imported here, and have their addresses then.
+  // This imports arrays of libraries without a stream, which have addresses only afterwards.
   if (!choose_stream(kernel, frame, extras.stream, device) ||
       !check_devices(kernel, values, count, device)) {
     return nullptr;
@@ -259,7 +259,7 @@ PyObject* get_kernel_name(PyObject* self, void*) {
   return PyUnicode_FromString(kernel_info(self).name.c_str());
 }
 
-// The parameters' sizes, from the driver of the first device that knows them; None without one.
+// Returns the parameters' sizes from the first device whose driver reports them, else None.
 PyObject* get_param_sizes(PyObject* self, void*) {
   for (const KernelTarget* target : kernel_info(self).targets) {
     if (target == nullptr || !target->has_sizes) continue;
@@ -278,7 +278,7 @@ PyObject* represent_kernel(PyObject* self) {
   return PyUnicode_FromFormat("<opdock kernel %s>", kernel_info(self).name.c_str());
 }
 
-// Loads the kernel on a device now.
+// Loads the kernel on a device.
 PyObject* prepare_kernel(PyObject* self, PyObject* device) {
   return guarded([&]() -> PyObject* {
     const long index = PyLong_AsLong(device);

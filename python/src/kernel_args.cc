@@ -1,4 +1,4 @@
-// Numbers and by-value structs as a kernel's arguments.
+// Packs numbers and by-value structs as a kernel's arguments.
 // SPDX-License-Identifier: Apache-2.0
 #include <cxxabi.h>
 
@@ -42,7 +42,8 @@ ParamKind kind_of(std::string_view type) {
   return ParamKind::kUnknown;
 }
 
-// The texts between the commas of the outermost parentheses at the end of "void f<g(int)>(a, b)".
+// Returns the parameter types at the end of a demangled signature: {"a", " b"} for "void
+// f<g(int)>(a, b)".
 std::vector<std::string_view> parameters_of(std::string_view signature) {
   std::vector<std::string_view> found;
   if (!signature.ends_with(')')) return found;
@@ -61,7 +62,7 @@ std::vector<std::string_view> parameters_of(std::string_view signature) {
   return found;
 }
 
-// Room for `size` bytes, zeroed.
+// Returns `size` zeroed bytes of the frame.
 char* room(Frame& frame, uint32_t size) {
   char* bytes = frame.take<char>(size < 16 ? 16 : size);
   std::memset(bytes, 0, size);
@@ -91,7 +92,7 @@ bool pack_float(const KernelInfo& kernel, uint32_t index, ParamKind kind, uint32
   return true;
 }
 
-// Of the ints that fit a signed or an unsigned parameter.
+// Returns the range of ints that fit a signed or an unsigned parameter, as text.
 std::string range_text(uint32_t size) {
   if (size == 8) return "-2**63 to 2**64 - 1";
   const long long half = 1LL << (size * 8 - 1);
@@ -127,7 +128,7 @@ bool pack_int(const KernelInfo& kernel, uint32_t index, uint32_t size, PyObject*
   return true;
 }
 
-// NumPy scalars, ctypes objects, bytes: as they lie in memory.
+// Packs NumPy scalars, ctypes objects and bytes by copying their memory.
 bool pack_buffer(Frame& frame, const KernelInfo& kernel, const KernelTarget& target, uint32_t index,
                  PyObject* object, void** slot) {
   Py_buffer view;

@@ -1,5 +1,5 @@
-// What a call of opdock.Kernel is given beside the kernel's own arguments: grid, block, and what
-// stands behind them by name. Each is false with a Python error set.
+// Reads the launch arguments of a call of opdock.Kernel: grid, block and the named arguments. Each
+// function returns false with a Python error set.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,23 +12,24 @@
 
 namespace opdock::python {
 
-// Sets the error and is false. exception: one of errors.h.
+// Sets the Python error and returns false. exception: a name of errors.h.
 bool refuse(const char* exception, const KernelInfo& kernel, const std::string& text);
 
-// An int of at least 1, or a tuple or list of up to three. what: "grid", for messages. Sizes that
-// are not given stay as they are.
+// Reads an int of at least 1, or a tuple or list of up to three. what: "grid", for messages.
+// Dimensions that are not given keep their values in `out`.
 bool read_dims(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t (&out)[3]);
 
-// A handle as an int, or an object of torch (cuda_stream), CuPy (ptr) or CUDA's protocol.
+// Reads a stream: a handle as an int, or a stream object of torch (cuda_stream), CuPy (ptr) or
+// CUDA's protocol (__cuda_stream__).
 bool read_stream(const KernelInfo& kernel, PyObject* object, void** out);
 
-// What stands behind the arguments.
+// The arguments that are given by name.
 struct Extras {
   PyObject* stream = nullptr;
   opdock_launch* launch;
 };
 
-// The argument `name`: shared, stream, cluster, cooperative or programmatic.
+// Reads the argument `name`: shared, stream, cluster, cooperative or programmatic.
 bool read_extra(const KernelInfo& kernel, PyObject* name, PyObject* object, Extras* extras);
 
 }  // namespace opdock::python

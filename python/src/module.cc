@@ -1,4 +1,4 @@
-// The extension module opdock._opdock: all but functions (function.cc) and their calls (call.cc).
+// The extension module opdock._opdock: its definition and the class Runtime.
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -30,7 +30,7 @@ namespace {
 
 py::handle function_type;
 
-// As check(), for a function that writes a JSON text.
+// Calls a function that writes a JSON text, as check() does; returns the text.
 template <typename F>
 std::string json(const F& f) {
   char* found = nullptr;
@@ -93,7 +93,7 @@ class Runtime {
       return opdock_explain_json(handle_, name.c_str(), out, error, size);
     });
   }
-  // The seed's lower 64 bits.
+  // Uses the low 64 bits of the seed.
   void manual_seed(const py::object& seed) const {
     uint64_t bits = 0;
     if (!to_bits(seed.ptr(), &bits)) {
@@ -109,12 +109,13 @@ class Runtime {
       return opdock_doctor_json(handle_, out, error, size);
     });
   }
-  // Blocks for as long as the compilers take; hooks.cc shows the progress, and asks for Ctrl-C.
+  // Blocks while the compilers run. hooks.cc checks for Ctrl-C.
   std::string build(const std::string& path, const std::string& options) const {
     std::string text = json([&](char** out, char* error, uint32_t size) {
       return opdock_build_json(handle_, path.c_str(), options.c_str(), out, error, size);
     });
-    // A build that a hook has stopped is reported as one that failed.
+    // libopdock reports a build that a hook cancelled as a failed one; raise the hook's error
+    // instead.
     if (raise_kept_error()) throw py::error_already_set();
     return text;
   }
@@ -155,9 +156,9 @@ void prepare(const py::object& function, int32_t device_type, int32_t device_ind
 
 }  // namespace opdock::python
 
-// pybind11's own entry point waits for ever in a subinterpreter (before Python 3.12 its way to the
-// GIL knows the main one only), so it gets another name, and the one that CPython calls looks
-// first.
+// pybind11's entry point deadlocks in a subinterpreter (before Python 3.12 it can acquire only the
+// main interpreter's GIL). So it gets another name here, and the entry point that CPython calls
+// checks the interpreter first.
 #define PyInit__opdock opdock_init_in_main_interpreter
 PYBIND11_MODULE(_opdock, module) {
   using namespace opdock::python;
@@ -233,7 +234,7 @@ PYBIND11_MODULE(_opdock, module) {
     return py::make_tuple(found.impl, found.keys, found.grad);
   });
   module.def("_torch_recording_keys", [] { return torch_recording_keys; });
-  module.def("_cancelled", [] {  // for tests: what libopdock asks while it works
+  module.def("_cancelled", [] {  // for tests: calls the hook that libopdock polls
     opdock_options options = {};
     set_hooks(&options);
     return options.cancelled(options.hooks_context) != 0;

@@ -1,5 +1,6 @@
-// NumPy arrays, read where they lie. The layout is the one pybind11 declares for every NumPy from
-// 1.7 on; numpy_layout_holds() compares it with what this NumPy says before anything relies on it.
+// Reads NumPy arrays through their C structs. The layout is the one that pybind11 declares for
+// every NumPy since 1.7; numpy_layout_holds() checks it against this NumPy before anything relies
+// on it.
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/numpy.h>
 
@@ -32,7 +33,8 @@ constexpr opdock_dtype dtype(uint8_t code, size_t bytes) {
   return {code, static_cast<uint8_t>(bytes * 8), 1};
 }
 
-// By NumPy's type number up to NPY_CDOUBLE; bits 0 where there is none.
+// Indexed by NumPy's type number, up to NPY_CDOUBLE; bits is 0 for a type that DLPack does not
+// have.
 constexpr opdock_dtype kBuiltin[] = {
     dtype(OPDOCK_DTYPE_BOOL, 1),
     dtype(OPDOCK_DTYPE_INT, 1),
@@ -52,7 +54,7 @@ constexpr opdock_dtype kBuiltin[] = {
     dtype(OPDOCK_DTYPE_COMPLEX, 16),
 };
 
-// Whether the package ml_dtypes adds it to NumPy, and one element takes whole bytes.
+// Returns whether the package ml_dtypes adds this dtype to NumPy and its elements take whole bytes.
 constexpr bool is_added(uint8_t code, uint8_t bits) {
   return (code == OPDOCK_DTYPE_BFLOAT || code >= OPDOCK_DTYPE_FLOAT8_E3M4) && bits % 8 == 0;
 }
@@ -69,7 +71,8 @@ std::string attribute_text(PyObject* object, const char* name) {
   return text;
 }
 
-// A dtype that a package registered: numbers are given out once and for all in a process.
+// Returns the meaning of a dtype that a package registered; bits is 0 if unknown. Its type number
+// never changes within a process.
 opdock_dtype user_dtype(const Descriptor* descriptor) {
   static auto& known = *new std::vector<std::pair<int, opdock_dtype>>();
   for (const auto& [number, found] : known) {
@@ -111,7 +114,7 @@ bool refuse_dtype(const Where& where, PyObject* descriptor) {
                     " float16…float64, complex, or one of ml_dtypes); convert it with .astype()");
 }
 
-// From now on fast_tensor() and numpy_dtype() know it.
+// Adds a dtype object to the cache of fast_tensor() and numpy_dtype().
 void remember(PyObject* descriptor, opdock_dtype type) {
   NumpyDtype& slot = dtype_slot(descriptor);
   if (slot.descriptor == descriptor) return;
@@ -131,7 +134,7 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
   const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
   const opdock_dtype type = dtype_of(descriptor);
   if (type.bits == 0 || descriptor->byteorder == '>') return refuse_dtype(where, array->descr);
-  const int64_t element = type.bits / 8;  // every one of them is a power of two
+  const int64_t element = type.bits / 8;  // always a power of two
   const int shift = std::countr_zero(static_cast<unsigned>(element));
   const int ndim = array->nd;
   int64_t* strides = frame.take<int64_t>(static_cast<size_t>(ndim));
@@ -166,7 +169,7 @@ namespace {
 
 bool probe_layout() {
   try {
-    // Nothing about this array is a default: an offset, a stride, a dtype, a flag.
+    // This array has no default value for offset, strides, dtype and flags.
     py::module_ numpy = py::module_::import("numpy");
     py::object whole =
         numpy.attr("arange")(60, py::arg("dtype") = "int16").attr("reshape")(3, 4, 5);
@@ -192,8 +195,9 @@ bool probe_layout() {
 }  // namespace
 
 bool numpy_layout_holds() {
-  // Not a static's initialiser: NumPy gives the GIL up in between, and a thread that then waited
-  // for the initialiser with the GIL in its hand would wait for ever. Two probes do no harm.
+  // A static initialiser would deadlock: NumPy releases the GIL during the probe, and a thread that
+  // then waited for the initialiser while holding the GIL would wait for ever. Probing twice is
+  // harmless.
   static std::atomic<int> known{-1};
   int holds = known.load(std::memory_order_relaxed);
   if (holds < 0) {
@@ -223,9 +227,10 @@ bool numpy_dtype(PyObject* descriptor, opdock_dtype* type, uint8_t* shift) {
 
 namespace {
 
-constexpr uint64_t kAlignment = 16;  // of what NumPy allocates, as malloc does
+constexpr uint64_t kAlignment = 16;  // of NumPy's allocations, as of malloc's
 
-// An array of bytes with room for the output's, and where those begin.
+// Returns an array of bytes with enough room for the output at its alignment; sets *data to the
+// aligned address.
 py::object aligned_bytes(const opdock_output& output, void** data) {
   uint64_t bytes = (uint64_t{output.dtype.bits} * output.dtype.lanes + 7) / 8;
   for (int32_t i = 0; i < output.ndim; ++i) bytes *= static_cast<uint64_t>(output.shape[i]);

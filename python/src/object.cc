@@ -20,7 +20,7 @@ namespace {
 
 struct ObjectObject {
   PyObject base;
-  opdock_object* object;  // one reference
+  opdock_object* object;  // owns one reference
 };
 
 PyTypeObject* object_type = nullptr;
@@ -29,7 +29,7 @@ opdock_object* object_of(PyObject* self) {
   return reinterpret_cast<ObjectObject*>(self)->object;
 }
 
-// Shared by the thread that releases an object and the one that waits for it.
+// State shared by the thread that releases an object and the thread that waits for it.
 struct Releasing {
   std::mutex mutex;
   std::condition_variable ended;
@@ -41,7 +41,8 @@ struct Releasing {
   }
 };
 
-// The thread that releases `object`; one that is no thread if there is none to be had.
+// Starts a thread that releases `object`; returns a thread that is not joinable if none can be
+// started.
 std::thread start_releasing(opdock_object* object, const std::shared_ptr<Releasing>& state) {
   try {
     return std::thread([object, state] {
@@ -55,8 +56,9 @@ std::thread start_releasing(opdock_object* object, const std::shared_ptr<Releasi
   }
 }
 
-// Gives a reference back. For the last one that may wait for I/O, and for threads that want the
-// GIL. Signals come to the main thread alone: another one waits there, and goes on after Ctrl-C.
+// Releases a reference. Releasing the last one may wait for I/O, and for threads that need the GIL.
+// Only the main thread handles signals, so there a helper thread releases the object, and the main
+// thread stops waiting after Ctrl-C.
 void release_object(opdock_object* object) {
   constexpr std::chrono::milliseconds kPause(50);
   const bool is_main = gettid() == getpid();
@@ -78,7 +80,7 @@ void release_object(opdock_object* object) {
 
 void object_destroy(PyObject* self) {
   if (opdock_object* object = object_of(self)) {
-    // An object may go while an exception is on its way.
+    // An object may be destroyed while an exception is set.
     PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
     PyErr_Fetch(&type, &value, &trace);
     release_object(object);

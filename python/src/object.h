@@ -1,4 +1,4 @@
-// Objects that ops make, as Python sees them: opdock.Object.
+// The Python type opdock.Object, for objects that ops create.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,13 +8,14 @@
 
 namespace opdock::python {
 
-// Creates the Python type; a new reference or NULL with an error set.
+// Creates the Python type; returns a new reference, or NULL with an error set.
 PyObject* make_object_type();
 
-// Takes over one reference to `object`, also where it fails. A new reference, or NULL with an error
-// set.
+// Wraps an object; takes over one reference to it, also on failure. Returns a new reference, or
+// NULL with an error set.
 PyObject* wrap_object(opdock_object* object);
-// The object behind an opdock.Object, borrowed; NULL, and no error, for anything else.
+// Returns the object behind an opdock.Object, borrowed; NULL without an error set for anything
+// else.
 opdock_object* unwrap_object(PyObject* self);
 
 }  // namespace opdock::python

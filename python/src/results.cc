@@ -12,7 +12,7 @@ namespace opdock::python {
 namespace {
 
 void keep_message(void* context, const char* kind, const char* message) {
-  // The first line; the rest is a trace of the library's own code.
+  // Only the first line: the rest is a trace of the library's code.
   const std::string text = message == nullptr ? "" : message;
   *static_cast<std::string*>(context) =
       std::string(kind == nullptr ? "" : kind) + ": " + text.substr(0, text.find('\n'));
@@ -35,14 +35,15 @@ bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Resul
   return true;
 }
 
-// Memory that a library of Python's has made, as a tensor.
+// Returns a contiguous tensor for memory that a Python library allocated.
 opdock_tensor tensor_of(Frame& frame, const opdock_output& output, void* data,
                         opdock_device device) {
   int64_t* strides = frame.take<int64_t>(static_cast<size_t>(output.ndim) + 1);
   int64_t stride = 1;
   for (int32_t i = output.ndim - 1; i >= 0; --i) {
     strides[i] = stride;
-    // Of an array without elements the other sizes may be of any size, and strides do not matter.
+    // If one size is 0, the others may have any value and the product may overflow; strides do not
+    // matter then.
     if (__builtin_mul_overflow(stride, output.shape[i] > 1 ? output.shape[i] : 1, &stride)) {
       stride = 1;
     }
@@ -50,8 +51,8 @@ opdock_tensor tensor_of(Frame& frame, const opdock_output& output, void* data,
   return {data, device, output.ndim, output.dtype, const_cast<int64_t*>(output.shape), strides, 0};
 }
 
-// Memory of the host's would be given back on the stream of the call, which may have been destroyed
-// before the array is.
+// Allocates the result from CuPy. Memory that libopdock allocated would be freed on the call's
+// stream, which may have been destroyed by then.
 bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result) {
   void* data = nullptr;
   result->object = cupy_new(frame.model, output, frame.device, &data);
@@ -66,14 +67,14 @@ bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result)
   return false;
 }
 
-// The library's own from_dlpack, for arrays of the type of `model`.
+// Returns the from_dlpack function of the library of `model`; a new reference.
 PyObject* from_dlpack_of(PyObject* model) {
   static PyObject* slot = nullptr;
   PyObject* find = imported("opdock._import", "from_dlpack_of", &slot);
   return find == nullptr ? nullptr : PyObject_CallOneArg(find, model);
 }
 
-// Of the memory that the libraries behind the exchange interface allocate, on any device.
+// Alignment of memory that libraries allocate by the exchange table, on any device.
 constexpr uint64_t kLibrariesAlignment = 64;
 
 bool is_numpy_result(const Frame& frame) {

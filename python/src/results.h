@@ -1,4 +1,4 @@
-// Fresh outputs: memory of the library whose arrays came in, wrapped as its own type.
+// New results: arrays that the library of the call's arguments allocates, of its own type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,35 +10,40 @@
 
 namespace opdock::python {
 
-// One output while it is being made. Plain memory from a Frame: set to {} before use.
+// One output while it is being made. It comes from a Frame's uninitialised memory, so set it to {}
+// before use.
 struct Result {
   opdock_tensor tensor;
   PyObject* object;                 // owned, or NULL until finished
   DlpackManagedVersioned* managed;  // owned, or NULL
-  opdock_tensor* host;              // owned; given back by free_tensor(), or NULL
+  opdock_tensor* host;              // owned, released by free_tensor(); or NULL
 };
 
-// Gives back a tensor that libopdock has allocated; NULL is fine.
+// Frees a tensor that libopdock allocated; NULL is allowed.
 void free_tensor(opdock_tensor* tensor);
 
-// Whether a result wants more alignment than the arguments' library gives, so that libopdock
-// allocates it.
+// Returns whether a result needs more alignment than the arguments' library provides, so that
+// libopdock must allocate it.
 bool wants_alignment(const Frame& frame, const opdock_plan& plan);
 
-// Whether results for this call are allocated by libopdock (opdock_invoke) and then handed over.
+// Returns whether libopdock (opdock_invoke) allocates the results of this call, to be handed over
+// afterwards.
 bool results_from_host(const Frame& frame);
 
-// Allocates one planned output, which outlives the result. False with a Python error set; the
-// result is then empty.
+// Allocates one planned output. `output` must outlive *result. Returns false with a Python error
+// set; *result is then empty.
 bool allocate_result(Frame& frame, const opdock_output& output, Result* result);
 
-// Turns the result into the Python object and empties it; a new reference, or NULL with an error.
+// Converts the result to its Python object and empties it; returns a new reference, or NULL with an
+// error set.
 PyObject* finish_result(const Frame& frame, Result* result);
 
-// Gives back what an unfinished result owns.
+// Releases what an unfinished result owns.
 void drop_result(Result* result);
 
-// A Python object with __dlpack__ and __dlpack_device__ that owns a tensor libopdock allocated.
+// make_export_type() creates a Python type with __dlpack__ and __dlpack_device__.
+// export_host_tensor() creates an object of it, which takes over a tensor that libopdock allocated.
+// Both return a new reference, or NULL with an error set; on failure the tensor stays the caller's.
 PyObject* make_export_type();
 PyObject* export_host_tensor(opdock_tensor* tensor);
 

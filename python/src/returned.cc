@@ -19,7 +19,7 @@ namespace {
   return list;
 }
 
-// A result that is no fresh tensor. Takes the object over.
+// Converts a result that is no new tensor. Takes over the object in `value`.
 PyObject* gather_value(opdock_value& value) {
   if (value.tag != OPDOCK_TAG_OBJECT) return value_to_python(value);
   opdock_object* const object = value.as.object;

@@ -1,4 +1,4 @@
-// What a call returns to Python: fresh tensors, arguments, numbers, objects and lists of them.
+// Builds the Python result of a call: new tensors, arguments, numbers, objects and lists of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,10 +13,10 @@ inline bool is_fresh(const opdock_result& result) {
   return result.tag == OPDOCK_TAG_TENSOR && result.param < 0;
 }
 
-// The fresh tensors of a call: how many each result has, and what they become.
+// The new ("fresh") tensors of a call: their number in each result, and their Python objects.
 struct Fresh {
   uint32_t count = 0;                // in all
-  const uint32_t* counts = nullptr;  // of each result; NULL: one of each that is a fresh tensor
+  const uint32_t* counts = nullptr;  // for each result; NULL: one for each new tensor
   Result* tensors = nullptr;
   PyObject** objects = nullptr;  // once they are finished
 
@@ -25,19 +25,19 @@ struct Fresh {
   }
 };
 
-// What Python gets back, fresh tensors in order between the others; a new reference, or NULL with
-// an error set. Steals fresh.objects, and takes objects out of `values`.
+// Returns the call's Python result, with the new tensors in their places: a new reference, or NULL
+// with an error set. Steals fresh.objects, and moves objects out of `values`.
 PyObject* gather(const FunctionInfo& info, PyObject* const* objects, opdock_value* values,
                  const Fresh& fresh);
 
-// The same with fresh.tensors, which become Python's first.
+// Does the same after converting fresh.tensors to Python objects.
 PyObject* finish_all(const FunctionInfo& info, Frame& frame, PyObject* const* objects,
                      opdock_value* values, Fresh& fresh);
 
-// Points the values of fresh results at fresh.tensors, which are allocated.
+// Makes the values of new results point to fresh.tensors, which must be allocated.
 void point_at(const FunctionInfo& info, Frame& frame, const Fresh& fresh, opdock_value* values);
 
-// Takes tensors that libopdock has allocated out of the values, into fresh.tensors.
+// Moves tensors that libopdock allocated from `values` to fresh.tensors.
 void take_from_host(const FunctionInfo& info, const Fresh& fresh, opdock_value* values);
 
 }  // namespace opdock::python

@@ -13,7 +13,7 @@ namespace opdock::python {
 
 namespace {
 
-// A function of a library that is already in the process, or NULL.
+// Returns a function of a library that is already loaded, or NULL.
 template <typename Function>
 Function* find(void* library, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
@@ -40,7 +40,7 @@ opdock_status wait_cuda(int32_t device, void* stream, std::string* problem) {
     *problem = "found no CUDA driver in the process, wanted the one that made the arrays";
     return OPDOCK_DEVICE_ERROR;
   }
-  // The default stream means the primary context's, and this thread may have none current.
+  // The default stream is that of the primary context, which may not be current in this thread.
   void* context = nullptr;
   int error = retain(&context, device);
   if (error == 0) {
@@ -57,7 +57,7 @@ opdock_status wait_cuda(int32_t device, void* stream, std::string* problem) {
   return status_of_wait(error, name, problem);
 }
 
-// torch's wheels bring a copy of the library under a name of their own.
+// Returns the loaded HIP library. torch's wheels contain a copy under another name.
 void* loaded_hip() {
   std::string path;
   const auto look = [](dl_phdr_info* library, size_t, void* context) {

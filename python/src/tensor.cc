@@ -12,13 +12,15 @@ namespace opdock::python {
 
 namespace {
 
-// The module, if the program has imported it; a borrowed reference or NULL, no error set.
+// Returns the module if the program has imported it: a borrowed reference, or NULL without an error
+// set.
 PyObject* loaded_module(const char* name) {
   PyObject* modules = PyImport_GetModuleDict();
   return modules == nullptr ? nullptr : PyDict_GetItemString(modules, name);
 }
 
-// The type `module.name`, if the program has imported the module; a new reference or NULL.
+// Returns the type `module.name` if the program has imported the module: a new reference, or NULL
+// without an error set.
 PyObject* loaded_type(const char* module_name, const char* name) {
   PyObject* module = loaded_module(module_name);
   PyObject* type = module == nullptr ? nullptr : PyObject_GetAttrString(module, name);
@@ -31,7 +33,7 @@ bool is_subclass(PyTypeObject* type, PyObject* base) {
   return base != nullptr && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base)) != 0;
 }
 
-// The exchange table of DLPack major 1 that the type shows, or NULL.
+// Returns the type's exchange table of DLPack major version 1, or NULL.
 const DlpackExchange* exchange_table(PyTypeObject* type) {
   PyObject* capsule =
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__");
@@ -53,7 +55,7 @@ bool has_attribute(PyTypeObject* type, const char* name) {
   return found != nullptr;
 }
 
-// Whether the type comes from a module whose name begins so ("jax": jaxlib too).
+// Returns whether the name of the type's module starts with `prefix` ("jax" includes jaxlib).
 bool is_of_module(PyTypeObject* type, const char* prefix) {
   PyObject* module = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__module__");
   const char* name = module == nullptr ? nullptr : PyUnicode_AsUTF8(module);
@@ -111,13 +113,13 @@ TypeSlot& slot_of(const PyTypeObject* type) {
   return recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
 }
 
-// Never destroyed: types may outlive any static object. Nodes stay where they are.
+// The map is never destroyed, because types may outlive any static object. Its nodes do not move.
 std::unordered_map<PyTypeObject*, TypeEntry>& entries() {
   static auto& all = *new std::unordered_map<PyTypeObject*, TypeEntry>();
   return all;
 }
 
-// A type has gone, and with it every array of it: no call uses its entry.
+// Called when a type is destroyed. All its arrays are gone, so no call uses its entry.
 PyObject* forget_type(PyObject* address, PyObject* reference) {
   auto* const type = static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address));
   TypeSlot& slot = slot_of(type);
@@ -131,7 +133,8 @@ PyObject* forget_type(PyObject* address, PyObject* reference) {
 }
 PyMethodDef forget_method = {"forget_type", forget_type, METH_O, nullptr};
 
-// Calls forget_type when the type goes; a new reference or NULL with an error set.
+// Returns a weak reference to the type, which calls forget_type() when the type is destroyed: a new
+// reference, or NULL with an error set.
 PyObject* watch(PyTypeObject* type) {
   PyObject* address = PyLong_FromVoidPtr(type);
   PyObject* forget = address == nullptr ? nullptr : PyCFunction_New(&forget_method, address);
@@ -159,7 +162,7 @@ bool check_written(const Where& where, PyObject* object, bool written, bool read
                     ", wanted one that can be written; pass a writable array or a copy");
 }
 
-// Large tensors on the CPU let other threads run during the op.
+// Records the size of a CPU tensor: calls with large ones release the GIL.
 void note_bytes(Frame& frame, const opdock_tensor& tensor) {
   if (tensor.device.type != OPDOCK_CPU) return;
   const uint64_t element = (tensor.dtype.bits * tensor.dtype.lanes + 7u) / 8u;
@@ -205,7 +208,7 @@ bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const Ty
   return true;
 }
 
-// An array of CuPy's on its own stream. kNotPlain: it is for import_dlpack().
+// Converts a CuPy array for a call on CuPy's own stream. kNotPlain: import_dlpack() must do it.
 Read finish_cupy(Frame& frame, const Foreign& foreign) {
   opdock_tensor* const tensor = foreign.tensor;
   if (tensor == nullptr) return Read::kNotPlain;
@@ -230,13 +233,13 @@ const TypeEntry* classify_slowly(PyTypeObject* type) {
   }
   TypeEntry entry;
   if (!classify_new(type, &entry)) return nullptr;
-  // "Not an array" may change when its library is imported; so is it not remembered.
+  // This is not cached: a type may become an array type when a library is imported.
   static const TypeEntry no_array;
   if (entry.kind == ArrayKind::kNone) return &no_array;
   entry.reference = watch(type);
   if (entry.reference == nullptr) return nullptr;
   const auto [place, is_new] = entries().try_emplace(type, std::move(entry));
-  if (!is_new) Py_DECREF(entry.reference);  // another thread was faster
+  if (!is_new) Py_DECREF(entry.reference);  // another thread stored it first
   slot_of(type) = {type, &place->second};
   return &place->second;
 }
@@ -338,8 +341,9 @@ bool finish_streams(Frame& frame) {
 
 bool import_foreign(Frame& frame, const TypeEntry* in_order) {
   for (Foreign* foreign = frame.foreign; foreign != nullptr; foreign = foreign->next) {
-    // An array of the stream's own library is ordered by it; any other one is made to wait for the
-    // stream, and, as its memory may be given away once the call returns, the stream for the host.
+    // An array of the stream's library is ordered by the stream. The call's stream is made to wait
+    // for any other array; and the call itself waits for the stream, because such an array's memory
+    // may be reused once the call has returned.
     const bool own = in_order != nullptr &&
                      (foreign->entry == in_order || (in_order->is_cupy && foreign->entry->is_cupy));
     const Read read = own ? finish_cupy(frame, *foreign) : Read::kNotPlain;

@@ -1,4 +1,5 @@
-// From Python arrays to opdock_tensor. The kind of array is decided once per Python type.
+// Converts Python arrays to opdock_tensor. The kind of array is determined once for each Python
+// type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +15,7 @@ namespace opdock::python {
 
 enum class ArrayKind : uint8_t {
   kNone,      // not an array
-  kTorch,     // torch.Tensor or a subclass that is one in all but name
+  kTorch,     // torch.Tensor, or a subclass that behaves the same
   kExchange,  // another type with DLPack's C exchange table
   kNumpy,     // numpy.ndarray, numpy.memmap
   kDlpack,    // has __dlpack__ and __dlpack_device__: CuPy, JAX, …
@@ -23,17 +24,17 @@ enum class ArrayKind : uint8_t {
 
 // The classification of one Python type, cached as long as the type lives.
 struct TypeEntry {
-  PyObject* reference = nullptr;  // a weak one, which takes the entry away with the type
+  PyObject* reference = nullptr;  // weak; removes the entry when the type is destroyed
   ArrayKind kind = ArrayKind::kNone;
   bool is_cupy = false;
-  int32_t cupy_type = OPDOCK_CPU;       // of cupy.ndarray itself: the device type of its arrays
+  int32_t cupy_type = OPDOCK_CPU;       // for cupy.ndarray itself: its arrays' device type
   bool borrows = false;                 // api->borrow may be called
-  bool immutable = false;               // its library never writes into one, and relies on that
+  bool immutable = false;               // its library relies on arrays never being written
   const DlpackExchange* api = nullptr;  // kTorch (may be NULL there), kExchange
   std::string refusal;                  // kRefused: "found …, wanted …; …"
 };
 
-// The types seen last, by their address.
+// An element of the cache of the types seen last, by address.
 struct TypeSlot {
   PyTypeObject* type;
   const TypeEntry* entry;
@@ -42,38 +43,42 @@ inline constexpr size_t kTypeSlots = 64;
 extern TypeSlot recent_types[kTypeSlots];
 const TypeEntry* classify_slowly(PyTypeObject* type);
 
-// The entry of a type, classifying it if it is new; NULL with a Python error set if that failed.
+// Returns the entry of a type, which is classified if it is new; NULL with a Python error set.
 inline const TypeEntry* classify(PyTypeObject* type) {
   const TypeSlot& slot = recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
   return slot.type == type ? slot.entry : classify_slowly(type);
 }
 
-// Converts one array into *out. written: the op writes into it. False with a Python error set.
+// Converts one array to *out. written: the op writes into it. Returns false with a Python error
+// set.
 bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool written,
                     opdock_value* out);
 
-// Finds the stream to work on and imports the arrays that were waiting for it.
+// Finds the call's stream, then imports the arrays that were waiting for it.
 bool finish_streams(Frame& frame);
-// The second half of it. in_order: whose arrays are ordered by the stream; NULL: no library's.
+// Imports the waiting arrays for frame.stream. in_order: the type whose arrays the stream orders;
+// NULL if it orders none.
 bool import_foreign(Frame& frame, const TypeEntry* in_order);
 
-// ---- per library; each is called by the two above
+// ---- for each library; the two functions above call these
 
 bool torch_to_tensor(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
                      bool written, opdock_tensor* out);
-// Learns where this torch keeps what its exchange call does not show. False on a Python error.
+// Finds the offsets of torch's fields that its exchange table does not expose. Returns false with a
+// Python error set.
 bool torch_calibrate();
-// Why a subclass of torch.Tensor cannot be taken, or empty.
+// Returns why a subclass of torch.Tensor cannot be accepted, or an empty string.
 std::string torch_subclass_refusal(PyTypeObject* type);
 
 bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_tensor* out,
                      bool* read_only);
-// Whether this NumPy's arrays are laid out as numpy_to_tensor reads them.
+// Returns whether this NumPy's structs have the layout that numpy_to_tensor() reads.
 bool numpy_layout_holds();
-// The dtype that an object of NumPy's means, whose elements take 1 << *shift bytes. False, and no
-// error set, if it is none that numpy_to_tensor() takes.
+// Gets the dtype of a NumPy dtype object; its elements take 1 << *shift bytes. Returns false,
+// without an error set, if numpy_to_tensor() does not accept it.
 bool numpy_dtype(PyObject* descriptor, opdock_dtype* type, uint8_t* shift);
-// A new, uninitialised array in C order; NULL with an error set. *data is its memory.
+// Returns a new, uninitialised array in C order, and sets *data to its memory; NULL with an error
+// set.
 PyObject* numpy_new(const opdock_output& output, void** data);
 
 // Imports by the __dlpack__ protocol. stream: the protocol's number, or NULL for none.
@@ -81,13 +86,14 @@ bool dlpack_to_tensor(Frame& frame, const Where& where, PyObject* object, PyObje
                       opdock_tensor** out, bool* read_only, bool* copied);
 bool dlpack_device(const Where& where, PyObject* object, opdock_device* out);
 
-// ---- shared by them
+// ---- shared by these
 
 // Raises ArgumentError or InvalidArgumentError "op(): argument 'x': found …, wanted …; advice".
 bool refuse(const char* exception, const Where& where, const std::string& text);
 
-// Dimensions within the limit, strides present, data present if there are elements, a device this
-// interface knows. `strides` are filled in from the frame if the library left them NULL.
+// Checks that the dimensions are within the limit, that there is data if there are elements, and
+// that the device is known. Fills in `strides`, with memory of the frame, if the library left them
+// NULL.
 bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
 inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
   const int32_t type = tensor->device.type;
@@ -96,7 +102,7 @@ inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor
   return plain || check_odd_tensor(frame, where, tensor);
 }
 
-// 0 without elements, whatever the other sizes are.
+// Returns the number of elements; 0 if any size is 0, even if the others' product overflows.
 inline uint64_t num_elements(const opdock_tensor& tensor) {
   uint64_t n = 1;
   for (int32_t i = 0; i < tensor.ndim; ++i) n *= static_cast<uint64_t>(tensor.shape[i]);

@@ -1,4 +1,4 @@
-// What the search in torch's sample tensors found: for tests and for `opdock.doctor()`.
+// The offsets that the search in torch's sample tensors found, for tests and for `opdock.doctor()`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace opdock::python {
 
-// Byte offsets; -1: not found, so that torch is asked on every call.
+// Byte offsets; -1 if not found, in which case torch is asked through Python in every call.
 struct TorchProbe {
   ptrdiff_t impl;
   ptrdiff_t keys;
@@ -14,8 +14,8 @@ struct TorchProbe {
 };
 
 TorchProbe torch_probe_result();
-// Acts from now on as if the search had found this; {-1, -1, -1}: nothing (for tests). False with a
-// Python error set.
+// Replaces the search's result, for tests; {-1, -1, -1} means that nothing was found. Returns false
+// with a Python error set.
 bool torch_probe_set(const TorchProbe& found);
 
 }  // namespace opdock::python

@@ -1,6 +1,7 @@
-// Torch keeps a set of included and one of excluded dispatch keys for each thread, and includes one
-// while it records. Reading it costs a call next to nothing; what is read is compared with what
-// torch prints first. Where that differs, torch is asked through Python in every call.
+// Detects whether torch records a thread's operators. torch keeps a set of included and a set of
+// excluded dispatch keys for each thread, and includes a certain key while it records. Reading
+// these sets costs a call almost nothing. Before they are used, the sets are compared with what
+// torch reports; if they differ, torch is asked through Python in every call.
 // SPDX-License-Identifier: Apache-2.0
 #include "torch_recording.h"
 
@@ -18,7 +19,7 @@ namespace {
 PyObject* recorder = nullptr;  // opdock._torch.recorder
 void* library = nullptr;       // libc10.so
 
-// c10::impl::raw_local_dispatch_key_set of this thread, or NULL.
+// Returns the address of this thread's c10::impl::raw_local_dispatch_key_set, or NULL.
 const uint64_t* find_thread_keys() {
   if (library == nullptr) return nullptr;
   return static_cast<const uint64_t*>(dlsym(library, "_ZN3c104impl26raw_local_dispatch_key_setE"));

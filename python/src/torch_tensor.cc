@@ -1,8 +1,8 @@
-// torch tensors by the C exchange table, and what that table does not show: the conjugate and
-// negative bits, tensors without memory, and autograd. Torch's own key set says the first two, and
-// a pointer in the tensor the third; where they lie differs from release to release, so they are
-// looked for in sample tensors whose key sets torch itself prints. Where that search has no single
-// answer, torch is asked through Python on every call.
+// Converts torch tensors by the C exchange table, and checks what that table does not expose: the
+// conjugate and negative bits, tensors without memory, and autograd. torch's dispatch key set shows
+// the first two, and a pointer in the tensor shows the third. Their offsets differ between
+// releases, so they are searched for in sample tensors whose key sets torch itself reports. If the
+// search has no unique result, torch is asked through Python in every call.
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -23,14 +23,15 @@ namespace opdock::python {
 
 namespace {
 
-// Words of a TensorImpl that may be read. Where the key set is its 22nd word (2.13), the bit fields
-// behind it take the 23rd; where it is the 23rd (2.11), those come after. Either way it has them.
+// Number of words of a TensorImpl that may be read. If the key set is the 22nd word (torch 2.13),
+// the bit fields after it are the 23rd; if it is the 23rd (torch 2.11), the bit fields follow. So a
+// TensorImpl has at least 23 words.
 constexpr size_t kImplWords = 23;
-constexpr size_t kObjectWords = 4;  // of the Python object, from its head on
+constexpr size_t kObjectWords = 4;  // words of the Python object, including its head
 
 struct Probe {
   bool done = false;
-  uint64_t tracked = 0;         // the key that tensors made in inference mode lack; 0: not known
+  uint64_t tracked = 0;         // the key that tensors made in inference mode lack; 0: unknown
   ptrdiff_t impl = -1;          // byte offset of the TensorImpl's address in the Python object
   ptrdiff_t keys = -1;          // byte offset of the key set in the TensorImpl
   ptrdiff_t grad = -1;          // byte offset of the autograd data's address in the TensorImpl
@@ -45,7 +46,7 @@ struct Probe {
 };
 Probe probe;
 
-// Key sets that torch_tensor has looked into and found to be plain, the first ones most used.
+// Key sets that check_keys_slowly() has found to be plain. The first ones are the most used.
 constexpr size_t kAccepted = 16;
 uint64_t accepted[kAccepted];
 size_t num_accepted = 0;
@@ -60,7 +61,7 @@ const void* impl_of(PyObject* object) {
   return reinterpret_cast<const void*>(word(object, probe.impl));
 }
 
-// Lets fast_tensor() take the key sets accepted first, if all of the offsets are known.
+// Makes fast_tensor() accept the first two accepted key sets, if all offsets are known.
 void tell_fast_path() {
   torch_plain = {};
   if (probe.impl < 0 || probe.keys < 0 || probe.grad < 0 || num_accepted == 0) return;
@@ -72,10 +73,11 @@ struct Sample {
   PyObject* tensor;
   uint64_t impl;
   uint64_t keys;
-  std::optional<bool> grad;  // whether it has autograd data; a view may have some for being a view
+  std::optional<bool> grad;  // whether it has autograd data; no value if unknown (views)
 };
 
-// The one offset at which `matches` holds for every sample, or -1.
+// Returns the only offset, of words `first` to `last`, at which `matches` holds; -1 if there is
+// none or several.
 template <typename Matches>
 ptrdiff_t find_offset(size_t first, size_t last, const Matches& matches) {
   ptrdiff_t found = -1;
@@ -113,7 +115,8 @@ void search(const std::vector<Sample>& samples) {
   });
 }
 
-// What a function of opdock._torch has against the tensor: nothing (None), or a text.
+// Calls a function of opdock._torch, which returns None or a text with a problem. Returns false
+// with a Python error set if there is a problem.
 bool ask_refusal(PyObject* function, const Where& where, PyObject* object) {
   PyObject* text = PyObject_CallOneArg(function, object);
   if (text == nullptr) {
@@ -146,14 +149,15 @@ bool check_keys(const Where& where, PyObject* object) {
   return check_keys_slowly(where, object, keys, true);
 }
 
-// Torch itself writes into a tensor that was made in inference mode only there.
+// torch itself allows writes to a tensor made in inference mode only in inference mode.
 bool check_may_write(const Where& where, PyObject* object) {
   const bool is_known = probe.keys >= 0 && probe.tracked != 0;
   if (is_known && (word(impl_of(object), probe.keys) & probe.tracked) != 0) return true;
   return ask_refusal(probe.write_refusal, where, object);
 }
 
-// Whether the tensor takes part in reverse or forward differentiation right now: 1, 0, -1 on error.
+// Returns 1 if the tensor takes part in reverse or forward differentiation now, 0 if not, -1 with a
+// Python error set.
 int records_gradients(PyObject* object) {
   PyObject* wanted = PyObject_GetAttr(object, probe.requires_grad);
   if (wanted == nullptr) return -1;
