@@ -1,4 +1,4 @@
-// HIP's offload bundles, byte by byte. Independent of the reader.
+// Builds HIP's offload bundles byte by byte. Shares no code with the reader under test.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace opdock_test {
 
-// {target, code object}: images are aligned to pages, as clang aligns them.
+// Builds a bundle of {target, code object} entries. Each code object starts on a page boundary,
+// where clang puts it.
 inline Bytes hip_bundle(const std::vector<std::pair<std::string, Bytes>>& entries) {
   Bytes b("__CLANG_OFFLOAD_BUNDLE__");
   b.u64(24, entries.size());
@@ -51,7 +52,7 @@ inline Bytes compress(Compression compression, const Bytes& plain) {
   return out;
 }
 
-// The head of clang's format `version` (1, 2 or 3) and the bytes behind it.
+// Puts the header of clang's compressed format `version` (1, 2 or 3) before the compressed bytes.
 inline Bytes compressed_bundle(unsigned version, unsigned method, uint64_t plain_size,
                                const Bytes& compressed) {
   Bytes b("CCOB");

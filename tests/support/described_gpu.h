@@ -1,4 +1,4 @@
-// A machine with a GPU that no driver serves.
+// Describes a GPU that has no driver, for tests of what Opdock reports then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,14 +8,14 @@
 
 namespace opdock_test {
 
-// An MI250X as the kernel describes it, and no other GPU, whatever the machine has. For processes
-// that begin to look for GPUs while this lives.
+// Describes one MI250X in the kernel's (KFD's) file format and hides every real GPU of the machine.
+// Affects only processes that start to look for GPUs while the object lives.
 class DescribedGpu {
  public:
   DescribedGpu() {
     const std::string nodes = "sys/class/kfd/kfd/topology/nodes/";
     folder_.write("dev/kfd", "");
-    folder_.write(nodes + "0/properties", "gfx_target_version 0\n");  // the CPU
+    folder_.write(nodes + "0/properties", "gfx_target_version 0\n");  // CPU
     folder_.write(nodes + "1/name", "aldebaran\n");
     folder_.write(nodes + "1/properties", "simd_count 440\ngfx_target_version 90010\n");
     setenv("OPDOCK_KFD", folder_.path().c_str(), 1);

@@ -1,5 +1,5 @@
 // Writes ELF shared objects that look like plugins, byte by byte, for tests to damage. Shares no
-// structure with the reader: offsets and numbers are those of the ELF specification.
+// structure with the reader under test: all offsets and numbers come from the ELF specification.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace opdock_test {
 
-// Bytes with little-endian writes at any place.
+// A byte buffer with little-endian writes at any offset; it grows as needed.
 class Bytes {
  public:
   Bytes() = default;
@@ -45,11 +45,11 @@ class Bytes {
     for (size_t i = 0; i < count; ++i) value |= uint64_t{data.at(at + i)} << (8 * i);
     return value;
   }
-  // Out of line: g++ 12 at -O3 takes an inlined resize for one past the end of memory.
+  // Not inlined: g++ 12 at -O3 reports an inlined resize as a write past the end of memory.
   [[gnu::noinline]] void grow(size_t size) {
     if (data.size() < size) data.resize(size);
   }
-  // Appends; returns where it was put.
+  // Appends the bytes at the next aligned offset and returns that offset.
   size_t add(const Bytes& more, size_t alignment = 1) {
     data.resize((data.size() + alignment - 1) / alignment * alignment);
     const size_t at = data.size();
@@ -58,7 +58,7 @@ class Bytes {
   }
 };
 
-// A file in memory that holds the bytes; the caller closes it.
+// Returns the descriptor of an in-memory file with these bytes; the caller closes it.
 inline int open_bytes(const std::vector<uint8_t>& bytes) {
   const int fd = memfd_create("opdock-test", MFD_CLOEXEC);
   if (fd < 0 || write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
@@ -67,8 +67,8 @@ inline int open_bytes(const std::vector<uint8_t>& bytes) {
   return fd;
 }
 
-// A plugin in the making. Change the members, then file() lays it out once; after that the bytes
-// can be changed at the places that the offsets name.
+// A plugin under construction. Set the members first; file() then lays the plugin out once.
+// Afterwards tests change the bytes at the offsets that the members below give.
 class Plugin {
  public:
   uint16_t machine = 62;  // EM_X86_64
@@ -77,7 +77,7 @@ class Plugin {
       R"("digest":"669c6ce05420094fc91c0b7c99b98c8421a11f64df65e5bf375c78fa9bfbbdc7","devices":["cpu"],)"
       R"("dtypes":["float32"],"shape":["like x"],"flags":["thread-safe"]}],"devices":["cpu"],)"
       R"("cpu":{"arch":"x86_64","level":1},"toolchain":"a test"})";
-  Bytes image_table;                // empty: none, and no opdock_images_v0
+  Bytes image_table;                // empty: no table and no opdock_images_v0
   std::vector<std::string> needed;  // DT_NEEDED
   std::string soname, rpath, runpath;
   struct Symbol {
@@ -86,25 +86,25 @@ class Plugin {
     unsigned binding = 1;  // STB_GLOBAL
   };
   std::vector<Symbol> symbols = {{"opdock_plugin_v0", true, 1}};
-  std::vector<std::pair<std::string, std::vector<std::string>>> versions;  // library, versions
+  std::vector<std::pair<std::string, std::vector<std::string>>> versions;  // library, its versions
   uint64_t flags = 0;                                                      // DT_FLAGS
   uint64_t flags_1 = 0;                                                    // DT_FLAGS_1
   bool sysv_hash = false;    // DT_HASH instead of DT_GNU_HASH
-  bool relocations = false;  // DT_RELA: one for each undefined symbol
+  bool relocations = false;  // writes DT_RELA with one entry for each undefined symbol
   bool stack_segment = true;
   uint32_t stack_flags = 6;  // PF_R | PF_W
-  int notes = 1;             // how many copies of the note
-  bool note_segment = true;  // PT_NOTE covers it
+  int notes = 1;             // number of copies of the note
+  bool note_segment = true;  // whether a PT_NOTE covers it
   bool section_headers = true;
   uint32_t note_alignment = 4;
-  Bytes extra;                // behind all that is loaded: the first segment covers it
-  std::string extra_section;  // its section's name; none where empty
+  Bytes extra;                // appended after all loaded parts; the first segment covers it
+  std::string extra_section;  // name of its section; empty: no section
 
-  // Offsets in the file, once laid out.
+  // Offsets in the file, valid after layout.
   size_t load0 = 0, load1 = 0, dynamic_header = 0, note_header = 0, stack_header = 0;
   size_t note = 0, descriptor = 0, images = 0, dynsym = 0, dynstr = 0, hash = 0, verneed = 0,
          dynamic = 0, sections = 0, extra_at = 0;
-  size_t images_symbol = 0;                          // the table's, in dynsym
+  size_t images_symbol = 0;                          // offset in dynsym of the image table's symbol
   static constexpr uint64_t kDynamicShift = 0x1000;  // address minus offset of the second segment
 
   Bytes& file() {
@@ -112,7 +112,7 @@ class Plugin {
     laid_out_ = true;
     return file_;
   }
-  // The offset of the value of the first dynamic entry with `tag`.
+  // Returns the file offset of the value of the first dynamic entry with `tag`.
   size_t dyn(uint64_t tag) {
     for (size_t at = (file(), dynamic); at + 16 <= file_.size(); at += 16) {
       if (file_.get(at, 8) == tag) return at + 8;
@@ -190,7 +190,7 @@ class Plugin {
       strings.text(at, text).u8(at + text.size(), 0);
       return at;
     };
-    Bytes table;  // symbols: undefined ones first, as DT_GNU_HASH wants
+    Bytes table;  // symbols; DT_GNU_HASH requires the undefined ones first
     table.u8(23, 0);
     std::vector<Symbol> sorted;
     for (const bool defined : {false, true}) {
@@ -248,7 +248,7 @@ class Plugin {
     if (!rpath.empty()) entry(15, name(rpath));
     if (!runpath.empty()) entry(29, name(runpath));
 
-    Bytes relocation_table;  // of addresses in the second segment, put below
+    Bytes relocation_table;  // relocates addresses in the second segment, which is laid out below
     for (size_t i = 1; relocations && i < undefined; ++i) {
       const size_t at = relocation_table.size();
       const uint64_t type = machine == 183 ? 1025 : 6;  // GLOB_DAT
@@ -259,7 +259,7 @@ class Plugin {
     hash = f.add(hash_table, 8);
     verneed = f.add(needs, 8);
     images = image_table.size() != 0 ? f.add(image_table, 64) : 0;
-    if (images != 0) {  // its symbol is the last one
+    if (images != 0) {  // the image table's symbol is the last one
       images_symbol = dynsym + table.size() - 24;
       f.u64(images_symbol + 8, images).u64(images_symbol + 16, image_table.size());
     }

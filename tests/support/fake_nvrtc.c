@@ -1,7 +1,8 @@
-/* An NVRTC for tests of who calls one. It "compiles" to a text of what it was asked for.
- * FAKE_VERSION (1209) says which one it is; a program may contain orders: "#error" fails at line 3,
- * "SLEEP=200" takes so many milliseconds, "UNTIL=/a/file" waits for the file, "CRASH" aborts,
- * "HANG" never ends, "NOMEMORY" fails as the compiler's own fault, "FLOOD" prints 100 MB first.
+/* A stand-in for NVRTC, for tests of its callers. Its "cubin" is a text that lists what it was
+ * asked to compile. FAKE_VERSION (for example 1209) is its version. A program's source may contain
+ * commands: "#error" fails at line 3, "SLEEP=200" takes that many milliseconds, "UNTIL=/a/file"
+ * waits for the file, "CRASH" aborts, "HANG" never ends, "NOMEMORY" fails with a compiler-internal
+ * error, "FLOOD" first prints 100 MB.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ typedef struct Program {
   void* payload;
 } Program;
 
-/* Of all programs: tests read it by dlsym. */
+/* Counts the compilations of all programs; tests read it through dlsym. */
 int fake_compiles = 0;
 
 static const int kArchs12[] = {50, 52, 60, 70, 75, 80, 86, 89, 90, 100, 120};

@@ -1,4 +1,5 @@
-// Device images and Opdock's table of them, byte by byte. Independent of the reader.
+// Builds device images and Opdock's image table byte by byte. Shares no code with the reader under
+// test.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace opdock_test {
 
-// A cubin's ELF header as NVRTC 12.9 writes it up to Hopper: architecture in the lowest byte.
+// Builds a cubin's ELF header as NVRTC 12.9 writes it up to Hopper, with the architecture in the
+// lowest byte of the flags.
 inline Bytes old_cubin(unsigned arch, bool accelerated = false, unsigned toolkit = 129) {
   Bytes b;
   b.text(0, "\177ELF\2\1\1\x33\7").u16(16, 2).u16(18, 190).u32(20, toolkit);
@@ -18,7 +20,8 @@ inline Bytes old_cubin(unsigned arch, bool accelerated = false, unsigned toolkit
   return b;
 }
 
-// The newer layout, with a .note.nv.tkinfo if `options` is not empty ("-arch sm_90a").
+// Builds a cubin header of the newer layout. Adds a .note.nv.tkinfo unless `options` is empty (for
+// example "-arch sm_90a").
 inline Bytes new_cubin(unsigned arch, const std::string& options, const std::string& release,
                        uint32_t more_flags = 0) {
   Bytes b;
@@ -53,22 +56,22 @@ inline Bytes code_object(unsigned mach, unsigned flags = 0, unsigned abi = 2) {
 }
 
 struct Image {
-  unsigned backend;  // 2 CUDA, 10 ROCm
-  unsigned kind;     // 1 cubin, 2 PTX, 3 code object, 4 source
+  unsigned backend;  // 2: CUDA, 10: ROCm
+  unsigned kind;     // 1: cubin, 2: PTX, 3: code object, 4: source
   std::string arch;
-  unsigned major, minor;  // toolkit
+  unsigned major, minor;  // version of the toolkit
   Bytes bytes;
-  std::string names;  // pairs, each text with its NUL
+  std::string names;  // pairs of texts, each text with its NUL
 };
 
-// Three images that agree with claim_json().
+// Returns three images that agree with claim_json().
 inline std::vector<Image> usual_images() {
   return {{2, 1, "sm_90a", 12, 9, old_cubin(90, true), std::string("k<float>\0_Z1k\0", 14)},
           {2, 1, "sm_100f", 13, 0, new_cubin(100, "-arch sm_100f ", "13.0"), ""},
           {2, 2, "compute_75", 12, 9, ptx("sm_75"), ""}};
 }
 
-// Where the i-th entry begins in the table.
+// Returns the offset of the i-th entry in the table.
 inline size_t entry_at(size_t i) {
   return 16 + 128 * i;
 }
@@ -108,7 +111,7 @@ inline std::string claim_json(const std::vector<Image>& images) {
   return text + "]";
 }
 
-// A plugin for CPU and CUDA whose note and table agree.
+// Returns a plugin for CPU, CUDA and ROCm whose note and image table agree.
 inline Plugin plugin_with(const std::vector<Image>& images) {
   Plugin plugin;
   plugin.replace("\"devices\":[\"cpu\"],\"cpu\"",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared objects with GPU code, and wheels of them, made for a test."""
+"""Makes shared objects with GPU code, and wheels of them, for tests."""
 
 import os
 import shutil
@@ -11,7 +11,8 @@ import pytest
 
 
 def cubin(arch, toolkit=126):
-    """The header of a cubin as CUDA 12 writes it: all that is read of one. toolkit: 126 is 12.6."""
+    """Returns a cubin's header as CUDA 12 writes it; readers look at nothing else. toolkit: 126 is
+    12.6."""
     flags = arch << 16 | 0x500 | arch
     head = b"\x7fELF\x02\x01\x01\x33\x07" + bytes(7)
     head += struct.pack("<HHIQQQIHHHHHH", 2, 190, toolkit, 0, 0, 0, flags, 64, 0, 0, 0, 0, 0)
@@ -19,7 +20,7 @@ def cubin(arch, toolkit=126):
 
 
 def fat_binary(archs, toolkit=126):
-    """nvcc's container, uncompressed, with one cubin for each number."""
+    """Returns nvcc's container (fat binary), uncompressed, with one cubin for each architecture."""
     entries = b""
     for arch in archs:
         image = cubin(arch, toolkit)
@@ -29,7 +30,7 @@ def fat_binary(archs, toolkit=126):
 
 
 def library(path, *, archs=(), toolkit=126, source="int found(void) { return 1; }", flags=()):
-    """Compiles a shared object; `archs`: what its fat binary has. Returns its bytes too."""
+    """Compiles a shared object whose fat binary has cubins for `archs`. Returns its bytes."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
@@ -50,7 +51,7 @@ def library(path, *, archs=(), toolkit=126, source="int found(void) { return 1; 
 
 
 def wheel(path, files, *, name=None, version="1.0", requires=()):
-    """A wheel with these members ({name: bytes}); path: the file, or its folder."""
+    """Writes a wheel with these members ({name: bytes}). path: the file, or the folder for it."""
     name = name or "made"
     if path.suffix != ".whl":
         path = path / f"{name}-{version}-cp311-cp311-linux_x86_64.whl"
@@ -65,7 +66,7 @@ def wheel(path, files, *, name=None, version="1.0", requires=()):
 
 
 def install(site, name, files, *, version="1.0", record=True, requires=()):
-    """A package as an installer leaves it in the folder `site`."""
+    """Installs a package into the folder `site` as an installer such as pip leaves it."""
     lines = []
     for member, content in files.items():
         target = site / member

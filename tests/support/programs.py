@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python programs, each in a process of its own that starts in milliseconds: it is forked from one
-that has imported torch already, which takes longer than most programs.
+"""Runs Python programs, each in its own process that starts in milliseconds. A program is forked
+from a server that has already imported torch, because the import takes longer than most programs.
 
     with Programs("import torch", environment) as programs:
         done = programs.run("print(1)", environment)
 
-The server (this file as a program) has the prelude as its argument. Standard input has a program a
-line, as JSON: {"text", "arguments", "env", "out", "err"}, the last two files to be written. The
-answer is a line with the exit status, negative for a signal.
+The server (this file run as a program) gets the prelude as its argument. It reads one program per
+line from standard input, as JSON: {"text", "arguments", "env", "out", "err"}, where the last two
+are files to write. It answers each with a line that holds the exit status, negative for a signal.
 """
 
 import json
@@ -22,7 +22,7 @@ LIMIT = 600  # seconds
 
 
 class Programs:
-    """The server's side that tests see. prelude: what all programs begin with, which must start no
+    """The client of the server. prelude: the code that all programs start with; it must start no
     threads."""
 
     def __init__(self, prelude, environment):
@@ -31,7 +31,8 @@ class Programs:
         self.server = subprocess.Popen(words, env=environment, text=True, **pipes)
 
     def run(self, text, environment, *arguments):
-        """The CompletedProcess, with texts. The loader's variables are the server's."""
+        """Returns a CompletedProcess with texts. Loader variables such as LD_LIBRARY_PATH stay the
+        server's."""
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder) / "out", Path(folder) / "err"
             asked = {"text": text, "arguments": list(map(str, arguments)), "env": dict(environment)}
@@ -60,7 +61,7 @@ def become(program):
         (2, program["err"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     ):
         os.dup2(os.open(path, flags), fd)
-    # As of `python -c`: the current folder, PYTHONPATH, and what was there without it.
+    # `python -c` has the same sys.path: the current folder, PYTHONPATH, and the interpreter's own.
     folders = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:] = ["", *folders, *OWN_PATH]
     sys.argv[:] = ["-c", *program["arguments"]]
@@ -68,7 +69,7 @@ def become(program):
 
 
 def serve():
-    """Returns, in each child, the text to run; in the parent None, at the end."""
+    """Returns in each child the text to run, and in the parent None once the input ends."""
     for line in sys.stdin:
         program = json.loads(line)
         child = os.fork()
@@ -79,7 +80,7 @@ def serve():
     return None
 
 
-# At the top, so that a program's end is the interpreter's, with all that runs then.
+# At module level, so that a program ends as an ordinary interpreter does, exit handlers included.
 if __name__ == "__main__":
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     OWN_PATH = [path for path in sys.path[1:] if path not in given]

@@ -1,4 +1,4 @@
-// Which sanitizer the program is built with: g++ and clang say so in different ways.
+// Detects which sanitizer the program is built with; g++ and clang announce it differently.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// Tests over the stand-in drivers: each in a child process, as a driver's state is the process's,
-// and what the stand-in recorded there.
+// Helpers for tests that use the stand-in drivers: run each test in a child process, because a
+// driver's state belongs to the process, and read what the stand-in recorded there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace soft_child {
 
-// Runs `body` in a child; its failures are the test's.
+// Runs `body` in a forked child; the test fails if an expectation fails there.
 inline void run(const std::function<void()>& body) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -32,8 +32,8 @@ inline void run(const std::function<void()>& body) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
 }
 
-// Loads the stand-ins for NVIDIA's libraries that lie in `folder` under their SONAMEs, so that
-// opening them by name finds these. libcuda.so.1's handle.
+// Loads the stand-ins for NVIDIA's libraries from `folder`, where they lie under their SONAMEs, so
+// that later dlopen calls by name find them. Returns the handle of libcuda.so.1.
 inline void* load_cuda(const std::string& folder) {
   void* cuda = nullptr;
   for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
@@ -44,8 +44,8 @@ inline void* load_cuda(const std::string& folder) {
   return cuda;
 }
 
-// The objects that a stand-in wrote to the file OPDOCK_SOFTGPU_RECORD names, one a line, whose
-// "event" is `event`.
+// Returns the objects whose "event" is `event` from the file that a stand-in wrote
+// (OPDOCK_SOFTGPU_RECORD names it), one object per line.
 inline std::vector<nlohmann::json> recorded(const std::string& path, const std::string& event) {
   std::vector<nlohmann::json> found;
   std::ifstream file(path);

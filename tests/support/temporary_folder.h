@@ -12,7 +12,7 @@
 
 namespace opdock_test {
 
-// A new folder under the system's temporary one.
+// A new folder in the system's temporary folder, removed with all files when the object dies.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -28,7 +28,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Writes a file, and the folders above it; returns its path.
+  // Writes a file and creates the folders above it; returns the file's path.
   std::filesystem::path write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << text;
@@ -39,7 +39,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// A file's bytes; empty if it cannot be read.
+// Returns a file's bytes, or an empty string if it cannot be read.
 inline std::string contents(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};

@@ -1,5 +1,6 @@
-// The plugins of this tree by what their plugin.toml declares, so that tests of all plugins include
-// a new one. Read by toml++ alone: what Opdock reads the files with is tested by it.
+// Lists the plugins of this source tree from their plugin.toml files, so that tests of all plugins
+// cover a new one automatically. Reads the files with toml++ only, because Opdock's own reader is
+// under test.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,17 +22,17 @@ struct TreeOp {
 struct TreePlugin {
   std::string name;
   std::vector<TreeOp> ops;
-  bool has_kernels = false;    // a [device] table: images or their source are in the binary
-  bool needs_toolkit = false;  // it is built only where nvcc or hipcc is
+  bool has_kernels = false;    // has a [device] table: its binary contains images or their source
+  bool needs_toolkit = false;  // is built only where nvcc or hipcc is installed
 
-  // Whether an op runs there.
+  // Whether any op of the plugin runs on the device.
   bool is_for(const std::string& device) const {
     return std::any_of(ops.begin(), ops.end(),
                        [&](const TreeOp& op) { return op.devices.contains(device); });
   }
 };
 
-// In the order of their names.
+// Returns all plugins, sorted by name.
 inline const std::vector<TreePlugin>& tree_plugins() {
   static const std::vector<TreePlugin> all = [] {
     std::vector<TreePlugin> found;
@@ -63,7 +64,7 @@ inline const std::vector<TreePlugin>& tree_plugins() {
   return all;
 }
 
-// Those whose kernels are in their binary, and that run on such a device: "cuda" or "rocm".
+// Returns the plugins whose binaries contain kernels and that run on `device`: "cuda" or "rocm".
 inline std::vector<TreePlugin> plugins_with_kernels(const std::string& device) {
   std::vector<TreePlugin> found;
   for (const TreePlugin& plugin : tree_plugins())

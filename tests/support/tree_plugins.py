@@ -1,30 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of this tree by what their plugin.toml declares, so that tests of all plugins
-include a new one; tree_plugins.h is the same in C++."""
+"""Lists the plugins of this source tree from their plugin.toml files, so that tests of all plugins
+cover a new one automatically; tree_plugins.h does the same in C++."""
 
 from pathlib import Path
 
 try:
     import tomllib
-except ModuleNotFoundError:  # Python 3.10, where pytest brings it
+except ModuleNotFoundError:  # Python 3.10, where pytest installs tomli
     import tomli as tomllib
 
 FOLDER = Path(__file__).resolve().parents[2] / "plugins"
 
 
 def declared():
-    """{a plugin's name: what its plugin.toml has}."""
+    """Returns {plugin name: content of its plugin.toml}."""
     tomls = [tomllib.loads(path.read_text()) for path in sorted(FOLDER.glob("*/plugin.toml"))]
     return {toml["name"]: toml for toml in tomls}
 
 
 def ops(toml, device):
-    """The names of a plugin's ops that run on "cpu", "cuda" or "rocm"."""
+    """Returns the names of a plugin's ops that run on "cpu", "cuda" or "rocm"."""
     return [op["schema"].split("(")[0] for op in toml["op"] if device in op["devices"]]
 
 
 def always_built():
-    """{name: …} of those that need neither nvcc nor hipcc, which a machine may lack."""
+    """Returns {name: …} of the plugins that need neither nvcc nor hipcc, which a machine may
+    lack."""
     return {
         name: toml
         for name, toml in declared().items()
@@ -33,7 +34,7 @@ def always_built():
 
 
 def with_kernels(*devices):
-    """{name: …} of those whose kernels are in their binary, and that run on one of the devices."""
+    """Returns {name: …} of the plugins whose binaries contain kernels and that run on a device."""
     return {
         name: toml
         for name, toml in declared().items()
@@ -42,5 +43,6 @@ def with_kernels(*devices):
 
 
 def functions(toml):
-    """The kernels' functions, without their templates' arguments: "softmax::any_rows"."""
+    """Returns the kernels' functions without template arguments, for example
+    "softmax::any_rows"."""
     return {kernel.split("<")[0] for kernel in toml["device"]["kernels"]}

@@ -1,4 +1,4 @@
-// Zip archives byte by byte, right ones and wrong ones.
+// Builds zip archives byte by byte, valid and damaged ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,27 +8,29 @@
 
 namespace opdock_test {
 
-// One member; what is not 0 or empty by default replaces what would be right.
+// One member of an archive. A field that is not 0 or empty by default replaces the correct value.
 struct ZipMember {
   std::string name = {};
   std::string bytes = {};
-  bool deflated = false;  // in deflate's stored blocks: real, and simple enough to write by hand
+  // whether it is in deflate's stored blocks, which are valid deflate and simple to write by hand
+  bool deflated = false;
   uint16_t flags = 0;
   int method = -1;
-  uint32_t mode = 0100644;      // as Unix has it
-  std::string local_name = {};  // in its own header
-  std::string behind = {};      // bytes that count as packed ones, behind what was packed
-  int64_t size = -1;            // as the directory has it
+  uint32_t mode = 0100644;      // Unix file mode
+  std::string local_name = {};  // its name in its own (local) header
+  // extra bytes after the packed ones; they count as part of the packed data
+  std::string behind = {};
+  int64_t size = -1;  // uncompressed size in both headers
   int64_t crc = -1;
-  int64_t header = -1;  // where the directory says that it is
-  bool zip64 = false;   // its numbers in an extra field
+  int64_t header = -1;  // offset of its local header that the directory states
+  bool zip64 = false;   // whether its numbers are in a zip64 extra field
 };
 
 inline void put(std::string* out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out->push_back(static_cast<char>(value >> (8 * i)));
 }
 
-// By the definition, bit by bit.
+// Computes the CRC-32 bit by bit, directly from the definition.
 inline uint32_t crc_of(const std::string& bytes) {
   uint32_t crc = 0xffffffff;
   for (const char byte : bytes) {
@@ -52,10 +54,10 @@ inline std::string deflated(const std::string& bytes) {
 
 struct ZipOptions {
   std::string comment = {};
-  std::string before = {};  // bytes in front of the directory that belong to nothing
-  int64_t count = -1;       // of members, as the end says
-  int64_t directory = -1;   // where the directory is, as the end says
-  bool zip64 = false;       // a 64-bit end, and nothing usable in the other
+  std::string before = {};  // bytes before the directory that belong to no member
+  int64_t count = -1;       // number of members that the end record states
+  int64_t directory = -1;   // offset of the directory that the end record states
+  bool zip64 = false;       // writes a 64-bit end record and nothing usable in the ordinary one
 };
 
 inline std::string zip_of(const std::vector<ZipMember>& members, const ZipOptions& options = {}) {
