@@ -1,4 +1,5 @@
-// Plugins and programs of other compilers, optimisation and header generations against this host.
+// Runs plugins and programs from other compilers, optimisation levels and header generations with
+// this host.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -54,7 +55,8 @@ TEST(Abi, EveryVariantWasBuilt) {
 }
 
 TEST(Abi, EveryProgramRunsWithEveryPlugin) {
-  const opdock_test::DescribedGpu gpu;  // to which they move arguments that the plugin refuses
+  // The programs move arguments to this GPU, and the plugin refuses them there.
+  const opdock_test::DescribedGpu gpu;
   for (const Variant& program : variants("program")) {
     for (const Variant& plugin : variants("plugin")) {
       EXPECT_EQ(run(program.rest, plugin.rest), 0) << program.name << " with " << plugin.name;
@@ -62,7 +64,7 @@ TEST(Abi, EveryProgramRunsWithEveryPlugin) {
   }
 }
 
-// The struct sizes really differ, so that the runs above prove something.
+// Checks that the struct sizes really differ; otherwise the runs above would prove nothing.
 TEST(Abi, HeaderGenerationsDiffer) {
   auto descriptor = [](const std::string& name) -> const opdock_plugin* {
     for (const Variant& plugin : variants("plugin")) {
@@ -121,7 +123,7 @@ TEST(Abi, InitMayBeCalledAgainAndAtOnce) {  // OPDOCK-P-7
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 0);
-  // A host of another major is refused with a text.
+  // The plugin refuses a host of another major version and writes a message.
   opdock_host other = *opdock::host_table();
   other.abi_major = 77;
   char error[64] = "";
@@ -129,8 +131,8 @@ TEST(Abi, InitMayBeCalledAgainAndAtOnce) {  // OPDOCK-P-7
   EXPECT_STREQ(error, "host");
 }
 
-// What a function could leave behind in this process: open files, threads, mappings. The heap may
-// grow for the test itself.
+// What a function could leave behind in this process: open files, threads, mappings. The heap and
+// the stack are ignored, because the test itself may grow them.
 struct Traces {
   size_t files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
   std::set<std::string> mappings;  // "FROM-TO MODE"
@@ -160,15 +162,15 @@ void PrintTo(const Traces& traces, std::ostream* out) {
 TEST(Abi, TheEntryHasNoSideEffect) {  // OPDOCK-P-8
   void* handle = open_plugin("g++-O0");
   ASSERT_NE(handle, nullptr);
-  // Neither a file nor a thread nor a mapping is made by it.
+  // The entry function opens no file, starts no thread and maps no memory.
   const Traces before, unchanged;
-  ASSERT_EQ(before, unchanged);  // looking leaves none either
+  ASSERT_EQ(before, unchanged);  // taking the traces changes none of them
   const opdock_plugin* plugin = call_entry(handle);
   EXPECT_EQ(call_entry(handle), plugin);
   EXPECT_EQ(Traces(), before);
 }
 
-// Those traces are seen.
+// Checks that Traces notices new mappings, changed protections and open files.
 TEST(Abi, WhatAnEntryCouldLeaveIsNoticed) {
   const Traces before;
   void* memory = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -186,7 +188,7 @@ TEST(Abi, WhatAnEntryCouldLeaveIsNoticed) {
   EXPECT_EQ(Traces(), before);
 }
 
-// Of what a plugin exports, only the entry. (Plugins of C++ too.)
+// A plugin exports only its entry function, also when it is written in C++.
 TEST(Abi, PluginsExportTheirEntryAlone) {
   for (const Variant& plugin : variants("plugin")) {
     void* handle = dlopen(plugin.rest.c_str(), RTLD_NOW | RTLD_LOCAL);

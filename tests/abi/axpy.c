@@ -1,5 +1,5 @@
-/* A plugin in plain C: the interface itself. It also looks at every struct that the host hands it,
- * through OPDOCK_HAS, as a plugin of any minor version would.
+/* A plugin in plain C that uses the ABI directly. It also checks with OPDOCK_HAS every struct that
+ * the host hands it, as a plugin of any minor version would.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 

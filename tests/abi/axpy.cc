@@ -1,4 +1,4 @@
-// The same op by plugin.hpp.
+// The op of axpy.c, written with plugin.hpp.
 // SPDX-License-Identifier: Apache-2.0
 #include <opdock/plugin.hpp>
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the ABI tests' plugins and programs with several compilers and header generations.
 
-Writes `variants.txt` into the output folder: one line each, "plugin NAME PATH", "program NAME PATH"
-or "skipped NAME WHY". The older header lacks the last member of each extensible struct, the newer
-one has members that this host does not know.
+Writes `variants.txt` into the output folder, with one line each: "plugin NAME PATH", "program NAME
+PATH" or "skipped NAME WHY". The older header lacks the last members of several extensible structs;
+the newer header adds members to each that this host does not know.
 """
 
 import argparse
@@ -29,14 +29,14 @@ def without_comments(text):
 
 
 def newer(text):
-    """Every extensible struct grown at its end."""
+    """Appends a member to every extensible struct."""
     for _, _, end in reversed(list(structs(text))):
         text = text[:end] + "\n  uint64_t opdock_later[4];" + text[end:]
     return text
 
 
 def older(text, names):
-    """The structs named, each without its last member as often as it is named."""
+    """Removes from each struct as many last members as its name occurs in `names`."""
     for name, start, end in reversed(list(structs(text))):
         body = text[start:end].rstrip()
         for _ in range(names.count(name)):
@@ -46,7 +46,7 @@ def older(text, names):
 
 
 def headers(source, target, change):
-    """A folder of public headers with `change` applied to the two C headers."""
+    """Writes a folder of public headers with `change` applied to the C headers."""
     folder = target / "opdock"
     folder.mkdir(parents=True, exist_ok=True)
     for file in (source / "opdock").iterdir():
@@ -108,7 +108,7 @@ def main():
                     "opdock_device_facts",
                     "opdock_host",
                     "opdock_launch",
-                    *["opdock_plan"] * 3,  # flags and what fills them up, and state
+                    *["opdock_plan"] * 3,  # removes room, flags and state
                 ],
             ),
         ),
@@ -117,8 +117,8 @@ def main():
             out / "include-older-program",
             lambda text: older(
                 text,
-                # opdock_plan: as the first draft had it.
-                # opdock_call_options: without what keeps arguments.
+                # opdock_plan becomes that of the first draft. opdock_call_options loses its last
+                # two members, allows_tf32 and keeper.
                 [
                     *["opdock_call_options"] * 2,
                     "opdock_options",
@@ -153,7 +153,8 @@ def main():
 
     entry = out / (PACKED + ".entry.c")
 
-    # Another language than the sources': its own object, always in C.
+    # The entry and the note are compiled as separate objects, always by the C compiler, because the
+    # sources may be in C++.
     def plugin(name, compiler, flags, file, generation="now"):
         folder = out / name
         folder.mkdir()
@@ -223,13 +224,14 @@ def main():
         library = args.library.resolve()
         sanitize = []
         if args.sanitize:
-            # A sanitizer's runtime must be the program's, and be that of the library.
+            # The program must link the sanitizer's runtime, and it must be the library's.
             family = "clang" if "clang" in compiler else "gcc"
             if family != args.sanitizer:
                 lines.append(f"skipped {name} the library has a sanitizer of {args.sanitizer}")
                 return
             sanitize = [f"-fsanitize={args.sanitize}"]
-            if compiler == "clang":  # the library's checks of C++ types are in a part of it for C++
+            # the library's checks of C++ types are in the runtime's C++ part
+            if compiler == "clang":
                 sanitize += ["-fsanitize-link-c++-runtime", "-lstdc++"]
         run(
             "program",

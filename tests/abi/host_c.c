@@ -1,5 +1,5 @@
-/* A program in C that uses the host: finds abi_axpy in the plugin of its first argument, and calls
- * it in every way that opdock.h offers. Prints what is wrong; 0 if nothing is.
+/* A C program that uses the host: it finds abi_axpy in the plugin that its first argument names and
+ * calls it in every way that opdock.h offers. Prints each failed check; returns 0 if none fails.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <string.h>
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
   opdock_value_free(&result);
   CHECK(result.tag == OPDOCK_TAG_NONE);
 
-  result = tensor_value(&tx); /* a result that is an argument */
+  result = tensor_value(&tx); /* the output is one of the arguments */
   CHECK(opdock_invoke(function, NULL, bound, 3, &result, 1, error, sizeof error) ==
         OPDOCK_INVALID_ARGUMENT);
   CHECK(strstr(error, "output 0") != NULL && strstr(error, "'x'") != NULL);

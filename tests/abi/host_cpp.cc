@@ -1,4 +1,4 @@
-// A program in C++ that uses the host through opdock.hpp. 0 if nothing is wrong.
+// A C++ program that uses the host through opdock.hpp. Returns 0 if every check passes.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <opdock/opdock.hpp>

@@ -1,6 +1,6 @@
-// The layout of every public struct, as it was recorded: a change of it is a change of the ABI.
-// Where the ABI is meant to grow, append the new lines to layout.txt; changing a line needs a new
-// major version (docs/abi.md).
+// Compares the layout of every public struct with the recorded one, because a changed layout is a
+// changed ABI. When the ABI is extended on purpose, append the new lines to layout.txt; changing an
+// existing line needs a new major version (docs/abi.md).
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -36,11 +36,11 @@ TEST(Layout, IsTheRecordedOne) {  // OPDOCK-H-8
                                    << now();
 }
 
-// "type.member" of every struct that a header defines.
+// Returns "type.member" for every struct that a header defines.
 std::set<std::string> members_of(std::string header) {
   for (size_t at; (at = header.find("/*")) != header.npos;)
     header.erase(at, header.find("*/", at) + 2 - at);
-  // A pointer to a function has its name before the parameters; all others end with theirs.
+  // A function pointer's name precedes the parameters; every other declaration ends with its name.
   static const std::regex function("\\(\\*(\\w+)\\)\\(");
   static const std::regex name("(\\w+)(\\[\\w+\\])*\\s*(,|$)");
   const std::string opening = "typedef struct ";
@@ -49,10 +49,10 @@ std::set<std::string> members_of(std::string header) {
     const size_t begin = at + opening.size();
     const std::string type = header.substr(begin, header.find(' ', begin) - begin);
     const size_t body = begin + type.size() + 2;
-    if (header[body - 1] != '{') continue;  // it is only declared
+    if (header[body - 1] != '{') continue;  // only a declaration
     const size_t end = header.find("\n} " + type + ";", body);
     std::string declaration;
-    int depth = 0;  // in the braces of a union
+    int depth = 0;  // brace depth inside a union
     for (const char c : header.substr(body, end - body)) {
       depth += (c == '{') - (c == '}');
       if (c != ';' || depth > 0) {

@@ -1,4 +1,5 @@
-// Every numbered requirement of plugin.h is explained in docs/abi.md with a test that exists.
+// Checks that docs/abi.md explains every numbered requirement of plugin.h and names a test that
+// exists.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -29,7 +30,7 @@ TEST(Requirements, EachIsExplainedAndHasATest) {
   const std::set<std::string> stated = numbers(read(root / "core/include/opdock/plugin.h"));
   EXPECT_GE(stated.size(), 10u);
   const std::string doc = read(root / "docs/abi.md");
-  // - **OPDOCK-P-1**: what. If broken: what follows. Test: `Suite.Test`
+  // Form of an entry: - **OPDOCK-P-1**: what. If broken: what follows. Test: `Suite.Test`
   static const std::regex row(
       "\\*\\*(OPDOCK-[PH]-[0-9]+)\\*\\*:[^*]+If broken:[^*]+Test: `(\\w+)\\.(\\w+)`");
   std::map<std::string, std::pair<std::string, std::string>> rows;
