@@ -1,4 +1,4 @@
-/* A plugin in C whose every detail a case can set; tests/cases/meson.build has the cases.
+/* A C plugin in which a test case can set every detail; tests/cases/meson.build lists the cases.
  * SPDX-License-Identifier: Apache-2.0 */
 #include <stddef.h>
 #include <stdio.h>
@@ -6,11 +6,11 @@
 
 #include "opdock/plugin.h"
 
-#define MAYBE_UNUSED __attribute__((unused)) /* a case may leave it out */
+#define MAYBE_UNUSED __attribute__((unused)) /* a case may leave the function unused */
 
 #ifdef CALLS
 #include <stdlib.h>
-/* A function of the program's own. */
+/* Calls a function of the program, whose address is in OPDOCK_CASE_CALLS. */
 static void call_program(void) {
   const char* address = getenv("OPDOCK_CASE_CALLS");
   if (address != NULL) ((void (*)(void))strtoull(address, NULL, 0))();
@@ -20,7 +20,7 @@ static void call_program(void) {
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
-/* Says that it has begun, by a file, and waits for another. */
+/* Creates one file to report that it has started, then waits until another file exists. */
 static void wait_for_go(void) {
   fclose(fopen(getenv("OPDOCK_CASE_BEGUN"), "w"));
   while (access(getenv("OPDOCK_CASE_GO"), F_OK) != 0) sched_yield();
@@ -113,14 +113,14 @@ MAYBE_UNUSED static opdock_status run(const opdock_call* call, const opdock_valu
   return OPDOCK_OK;
 }
 
-/* Says that it ran, so that tests can count. */
+/* Logs the plugin's name, so that tests can count the calls of init. */
 MAYBE_UNUSED static opdock_status init(const opdock_host* host, char* error, uint32_t error_size) {
   host->log(NULL, 2, PLUGIN_NAME);
 #ifdef IN_INIT
   IN_INIT;
 #endif
 #ifdef INIT_FULL
-  memset(error, 'x', error_size); /* a text without an end */
+  memset(error, 'x', error_size); /* a text without a terminating NUL */
 #elif defined(INIT_STATUS)
   snprintf(error, error_size, "this plugin is out of order");
 #else

@@ -1,4 +1,5 @@
-// What tests of discovery and loading share: a folder of plugins, and a host that counts.
+// Shared helpers for tests of discovery and loading: a folder of plugins and a host that counts log
+// messages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace opdock::testing {
 
-// A new folder below the build folder, which other users cannot write; removed at the end.
+// A new folder in the build folder, which other users cannot write; removed when the object dies.
 class Folder {
  public:
   Folder();
@@ -23,7 +24,7 @@ class Folder {
   std::string path(const std::string& name = "") const;
   // Copies the case plugin `name` to `as` (default: name + ".so") and returns the path.
   std::string add(const std::string& name, std::string as = "") const;
-  // The same with rename, so that a file of that name is replaced by a new inode.
+  // Like add(), but renames the copy over `as`, so that the file is replaced by a new inode.
   std::string replace(const std::string& name, const std::string& as) const;
   std::string write(const std::string& as, const std::string& text) const;
 
@@ -31,22 +32,22 @@ class Folder {
   std::filesystem::path root_;
 };
 
-// Where the case plugin `name` was built.
+// Returns the path at which the case plugin `name` was built.
 std::string case_path(const std::string& name);
 
-// Search options that name `path` as an explicit place, and as one that needs trust. Neither looks
-// at the environment.
+// Search options with `path` as an explicit place, and as a place that needs trust. Neither reads
+// the environment.
 SearchOptions explicit_place(const std::string& path);
 SearchOptions package_place(const std::string& path);
 
 std::shared_ptr<const Catalog> find(const SearchOptions& options);
-// The candidate with this path; fails the test and returns NULL if there is none.
+// Returns the candidate with this path; fails the test and returns NULL if there is none.
 std::shared_ptr<const Candidate> at(const Catalog& catalog, const std::string& path);
 
-// "state: code, code": for messages of tests.
+// Returns "path state:" and a line for each reason, for failure messages.
 std::string describe(const Candidate& candidate);
 
-// A host whose log counts how often each message came.
+// Returns a host whose log function counts how often each message came.
 const opdock_host* counting_host();
 int count_of(const std::string& message);
 

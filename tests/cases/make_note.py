@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes an Opdock note as assembly, from docs/note.md alone: it shares no code with the host."""
+"""Writes an Opdock note as assembly, following docs/note.md; it shares no code with the host."""
 
 import argparse
 import hashlib
@@ -33,7 +33,7 @@ def parse_arguments():
 
 
 def abi_minor():
-    """The host's own: of a draft no other is loaded."""
+    """Returns the host's own minor version: while the ABI is a draft, the host loads no other."""
     header = Path(__file__).resolve().parents[2] / "core/include/opdock/plugin.h"
     return int(re.search(r"define OPDOCK_ABI_MINOR (\d+)", header.read_text())[1])
 

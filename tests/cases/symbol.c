@@ -1,4 +1,4 @@
-/* A library that defines what a case plugin lacks. SPDX-License-Identifier: Apache-2.0 */
+/* A library that defines a symbol that a case plugin needs. SPDX-License-Identifier: Apache-2.0 */
 int opdock_case_later(void) {
   return 7;
 }

@@ -1,4 +1,4 @@
-// A plugin that breaks OPDOCK-P-4: an exception leaves its entry function or its init.
+// A plugin that breaks OPDOCK-P-4: its entry function or its init throws an exception.
 // SPDX-License-Identifier: Apache-2.0
 #include <stdexcept>
 
