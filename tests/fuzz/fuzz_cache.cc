@@ -1,5 +1,5 @@
-// Any bytes as an entry file. The digest at the end, which no fuzzer would hit, is made right
-// first.
+// Fuzzes the reader of cache entry files. Appends the correct digest to the input, because no
+// fuzzer would hit it by chance.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <cstring>
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const EntryFile& file : entry.files) {
     if (!is_inner_name(file.name)) abort();
   }
-  // What is accepted can be written and read back.
+  // Whatever the reader accepts can be written and read back.
   const std::string again = encode_entry(entry, blobs);
   EntryData back;
   if (decode_entry({reinterpret_cast<const uint8_t*>(again.data()), again.size()}, &back,

@@ -1,4 +1,4 @@
-// Any bytes as JSON. What is refused has a reason; what is accepted obeys the limits.
+// Fuzzes the JSON parser. A refused text has a reason; an accepted one obeys the limits.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 

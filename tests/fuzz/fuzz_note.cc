@@ -1,4 +1,4 @@
-// Any bytes as a note's descriptor. What is accepted can be written and read back.
+// Fuzzes the reader of a note's descriptor. Whatever it accepts can be written and read back.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<uint8_t> again(sizeof head + json.size());
   std::memcpy(again.data(), &head, sizeof head);
   std::memcpy(again.data() + sizeof head, json.data(), json.size());
-  if (again.size() > opdock::kMaxNoteBytes) return 0;  // escapes may make it longer
+  if (again.size() > opdock::kMaxNoteBytes) return 0;  // escape sequences may lengthen the JSON
   const std::optional<opdock::Note> back = opdock::read_note(again, &reasons);
   if (!back || note_json(*back) != json) abort();
   return 0;

@@ -1,4 +1,5 @@
-// Any bytes as a wheel: what is read of it is what its directory says, and lies below it.
+// Fuzzes the wheel reader. It reads only members that the zip directory lists, all with paths
+// inside the wheel.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   std::vector<opdock::Reason> reasons;
   const std::shared_ptr<const opdock::Wheel> wheel = opdock::Wheel::read(path, &reasons);
-  // One that cannot be read has a reason.
+  // A wheel that cannot be read has a reason.
   if (wheel == nullptr && reasons.empty()) abort();
   for (const opdock::Reason& reason : reasons) {
     if (reason.found.empty() || reason.wanted.empty()) abort();
