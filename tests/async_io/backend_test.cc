@@ -1,4 +1,5 @@
-// Kernels and containers that forbid io_uring or Linux AIO, and the memory that I/O works on.
+// Tests kernels and containers that forbid io_uring or Linux AIO: the engine falls back to another
+// backend.
 // SPDX-License-Identifier: Apache-2.0
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr unsigned kSetupOfUring = 425;
 
-// From now on these calls fail with `error` in this process.
+// Installs a seccomp filter: these system calls fail with `error` in this process from now on.
 bool forbid(std::initializer_list<unsigned> calls, unsigned error) {
   std::vector<sock_filter> program = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
@@ -33,7 +34,8 @@ bool forbid(std::initializer_list<unsigned> calls, unsigned error) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// Runs in a child: the report of an engine, once it has written and read a file.
+// Writes and reads a file in a child in which system calls are forbidden. Returns the engine's
+// report or error, or "skip" if the filter cannot be installed.
 std::string report_with(std::initializer_list<unsigned> forbidden, unsigned error,
                         Backend backend = Backend::kAny) {
   TemporaryFolder folder;
@@ -85,7 +87,8 @@ TEST(BackendTest, OneThatWasAskedForIsNotReplaced) {
                         "; leave the choice of the backend to the engine");
 }
 
-// Where setting up is allowed but using is not, the blocks still arrive.
+// Setup is allowed but submission is forbidden: the data still arrives, and the report still names
+// the backend.
 void expect_no_matter(Backend backend, unsigned forbidden) {
   const std::string report = report_with({forbidden}, EPERM, backend);
   if (report == "skip") GTEST_SKIP() << "no seccomp filter may be set here";

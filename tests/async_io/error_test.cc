@@ -1,4 +1,4 @@
-// What is refused and what fails, and the messages.
+// Tests requests that are refused or that fail, and their messages.
 // SPDX-License-Identifier: Apache-2.0
 #include <sched.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ namespace {
 
 class ErrorTest : public EachBackend {
  protected:
-  // The message with which a run of it fails.
+  // Returns the message with which running the request fails.
   std::string failure_of(const Request& request) const {
     Engine engine(options_of(GetParam()));
     return error_of([&] { engine.run(request); }, Error::Kind::kSystem);
@@ -69,7 +69,7 @@ TEST_P(ErrorTest, AFileWithoutTheRight) {
   chmod(path().c_str(), 0444);
   chmod(folder.path().c_str(), 0755);
   const std::string text = in_child([&]() -> std::string {
-    // Root may write anything.
+    // Root may write any file, so the child becomes another user.
     if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) return "cannot become another user";
     return failure_of(write_of(path(), 0, pages.data(), 4096));
   });
@@ -117,7 +117,7 @@ TEST_P(ErrorTest, MemoryThatCannotBeRead) {
   }
 }
 
-// One bad request among good ones: those end well, and waiting for all names the first bad one.
+// Two bad requests among good ones: the good ones succeed, and wait_all reports the first bad one.
 TEST_P(ErrorTest, OneFailureHarmsNoOther) {
   const std::string bytes = random_bytes(200'000, 1);
   folder.write("good", bytes);
@@ -132,7 +132,7 @@ TEST_P(ErrorTest, OneFailureHarmsNoOther) {
   EXPECT_NE(text.find(path("short")), std::string::npos) << text;
   for (size_t i = 0; i < found.size(); ++i)
     EXPECT_TRUE(i == 7 || i == 13 || found[i] == bytes) << i;
-  EXPECT_EQ(engine.wait_all(), 0u);  // it was reported once
+  EXPECT_EQ(engine.wait_all(), 0u);  // the error was already reported once
 }
 
 std::string refusal_of(const Request& request) {

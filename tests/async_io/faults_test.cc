@@ -1,6 +1,6 @@
-// System calls that do less than they were asked for: partial transfers, interruptions, kernels
-// that take no more requests or end them with an error that means nothing. This program's own
-// pread, pwrite and syscall replace the C library's.
+// Injects faults into system calls: partial transfers, interruptions, and kernels that take no more
+// requests or end them with a spurious error. This program's own pread, pwrite and syscall replace
+// the C library's.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <linux/aio_abi.h>
@@ -21,8 +21,8 @@ std::atomic<bool> is_faulty{false};
 std::atomic<uint32_t> calls{0};
 std::atomic<uint32_t> faults{0};
 std::atomic<int> closing_error{0};
-// Of a single thread's requests: the most that one call hands to the kernel, the most that it has
-// at once, and how many calls come while it has some.
+// Statistics about the requests of one thread: the most that one call hands to the kernel, the most
+// in flight at any time, and the number of calls made while requests are in flight.
 struct Handed {
   long at_once = 0;
   long in_flight = 0, most = 0;
@@ -37,9 +37,9 @@ struct Handed {
 };
 Handed handed;
 std::atomic<bool> is_counted{false};
-std::string* cut_before_read = nullptr;  // a file to cut off when its bytes are read
+std::string* cut_before_read = nullptr;  // file that plain() truncates before it transfers bytes
 
-// 1 to `kinds`, each another fault, or 0 for none, in about half of the calls.
+// Chooses the fault for one call: 1 to `kinds` in about half of the calls, otherwise 0 for none.
 uint32_t turn(uint32_t kinds) {
   if (!is_faulty) return 0;
   const uint32_t found = (++calls * 2654435761u >> 16) % (2 * kinds);
@@ -78,7 +78,7 @@ long plain(long number, int fd, uintptr_t memory, size_t bytes, off64_t offset) 
 
 extern "C" {
 
-// Named for the linker alone: which of the two pread() is depends on _FILE_OFFSET_BITS.
+// These names exist only for the linker: _FILE_OFFSET_BITS decides which of the two pread() is.
 ssize_t faulty_pread(int fd, uintptr_t memory, size_t bytes, off64_t offset) __asm__("pread");
 ssize_t faulty_pread64(int fd, uintptr_t memory, size_t bytes, off64_t offset) __asm__("pread64");
 ssize_t faulty_pwrite(int fd, uintptr_t memory, size_t bytes, off64_t offset) __asm__("pwrite");
@@ -114,7 +114,7 @@ long syscall(long number, ...) noexcept {
   va_start(list, number);
   for (long& argument : a) argument = va_arg(list, long);
   va_end(list);
-  // io_uring_enter takes uints; the rest of their registers is undefined.
+  // io_uring_enter takes 32-bit unsigned values; the upper halves of their registers are undefined.
   const uint32_t to_submit = static_cast<uint32_t>(a[1]);
   const uint32_t wanted_results = static_cast<uint32_t>(a[2]);
   if (number == kEnter && to_submit > 0) {
@@ -144,7 +144,8 @@ long syscall(long number, ...) noexcept {
     if (is_counted) handed.give(a[1]);
   } else if (number == SYS_io_getevents) {
     if (turn(1) == 1) return answer(EINTR);
-    if (is_counted) a[2] = 1;  // one result a call, so that each is seen while the others go on
+    // one result per call, so that each arrives while other requests are in flight
+    if (is_counted) a[2] = 1;
     const long count = call(number, a[0], a[1], a[2], a[3], a[4]);
     if (is_counted) handed.in_flight -= std::max(0L, count);
     for (long i = 0; i < count; ++i) {
@@ -221,7 +222,7 @@ TEST_P(FaultTest, AFileThatIsCutOffMeanwhileHasItsEndReported) {
   std::string memory(100'000, '\0');
   folder.write("file", memory);
   Engine engine(options_of(GetParam()));
-  // Not aligned, and therefore read by pread.
+  // The offset is not aligned, so the engine reads with pread.
   const Request read = read_of(file, 1, memory.data(), 99'999);
   cut_before_read = &file;
   const std::string text = error_of([&] { engine.run(read); }, Error::Kind::kSystem);
@@ -231,7 +232,8 @@ TEST_P(FaultTest, AFileThatIsCutOffMeanwhileHasItsEndReported) {
                       "100000; read less, or complete the file first");
 }
 
-// Seen at Linux AIO's system calls; the threads are the same for every backend.
+// Observes the options' effects at Linux AIO's system calls; the threading code is the same for
+// every backend.
 TEST(OptionsTest, HaveTheirEffect) {
   TemporaryFolder folder;
   if (!takes_direct(folder)) GTEST_SKIP() << "this file system takes no O_DIRECT";
@@ -264,7 +266,7 @@ TEST(OptionsTest, HaveTheirEffect) {
   EXPECT_GT(overlapped.calls_in_between, 0);
 }
 
-// Where network file systems and quotas report what could not be written.
+// Network file systems and quotas report failed writes only when the file is closed.
 TEST_P(FaultTest, AnErrorAtClosingFailsAWrite) {
   char memory[8] = "";
   Engine engine(options_of(GetParam()));

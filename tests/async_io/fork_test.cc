@@ -1,4 +1,5 @@
-// Engines and forks: what a child may do with its parent's, and that the parent does not notice.
+// Tests engines across forks: what a child may do with its parent's engine, and that the parent's
+// work is not disturbed.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <memory>
@@ -20,8 +21,8 @@ constexpr char kRefusal[] =
     "in "
     "this process";
 
-// "" if the parent's engine refuses everything, goes without harm, and one of the child's own
-// works.
+// Returns "" if the parent's engine refuses every use, can be destroyed without harm, and a new
+// engine of the child works.
 std::string use_in_child(std::unique_ptr<Engine> engine, uint64_t ticket, const Request& read,
                          [[maybe_unused]] Backend backend) {
   if (engine->report().empty()) return "no report";
@@ -33,7 +34,8 @@ std::string use_in_child(std::unique_ptr<Engine> engine, uint64_t ticket, const 
     if (text != kRefusal) return "not refused: " + text;
   }
   engine.reset();
-#if !defined(OPDOCK_TEST_TSAN)  // which ends children of programs with threads that make threads
+// ThreadSanitizer ends a forked child of a threaded program when the child starts threads
+#if !defined(OPDOCK_TEST_TSAN)
   Engine own(options_of(backend, 2));
   own.run(read);
   own.submit(read);
@@ -48,7 +50,8 @@ TEST_P(ForkTest, AChildMakesItsOwn) {
   auto engine = std::make_unique<Engine>(options_of(GetParam(), 2));
   const Request read = read_of(path(), 0, pages.data(), pages.bytes());
   const uint64_t ticket = engine->submit(read);
-  // The child has a copy of the pointer; the parent's engine is not its to destroy.
+  // release() gives the child a copy of the pointer; the parent frees the engine only in its
+  // children.
   EXPECT_EQ(in_child([&] {
               return use_in_child(std::unique_ptr<Engine>(engine.release()), ticket, read,
                                   GetParam());
@@ -70,13 +73,13 @@ TEST_P(ForkTest, AChildClosesWhatItHasOfIt) {
   auto engine = std::make_unique<Engine>(options_of(GetParam(), 3));
   EXPECT_EQ(in_child([&]() -> std::string {
               engine.reset();
-              // Two of this number are in_child's pipe.
+              // in_child's pipe accounts for two of the open files.
               return std::to_string(open_files() - files - 2);
             }),
             "0");
 }
 
-// Forks at any moment of I/O, waits and submits.
+// Forks at arbitrary moments of I/O, waits and submits.
 TEST_P(ForkTest, TheParentsWorkGoesOn) {
 #if defined(OPDOCK_TEST_ASAN)
   GTEST_SKIP() << "AddressSanitizer's own allocator may stay locked in the child";
@@ -120,7 +123,8 @@ TEST_P(ForkTest, TheParentsWorkGoesOn) {
   EXPECT_EQ(wrong, 0);
 }
 
-// What threads change under the engine's lock, at a rate that forks do not miss.
+// Threads change the state under the engine's lock so often that forks hit every intermediate
+// state.
 TEST_P(ForkTest, TheChildFindsTheEngineWhole) {
 #if defined(OPDOCK_TEST_ASAN)
   GTEST_SKIP() << "AddressSanitizer's own allocator may stay locked in the child";

@@ -1,4 +1,4 @@
-// Tickets, callbacks, threads, and the end of an engine.
+// Tests tickets, callbacks, threads, and the destruction of an engine.
 // SPDX-License-Identifier: Apache-2.0
 #include <semaphore.h>
 
@@ -29,7 +29,7 @@ size_t mapped_rings() {
   return count;
 }
 
-// A thread that was told to end may take a moment.
+// Waits up to 5 s, because a thread that was told to end may take a moment.
 bool comes_down_to(size_t wanted, size_t (*number)()) {
   for (int i = 0; i < 5000 && number() > wanted; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -88,7 +88,7 @@ TEST_P(LifeTest, WaitingForAllCountsWhatWasSubmitted) {
   EXPECT_EQ(engine.wait_all(), 0u);
 }
 
-// While a run is held up in its callback.
+// A run blocked in its callback does not delay wait_all.
 TEST_P(LifeTest, WaitingForAllLeavesRunsAlone) {
   Engine engine(options_of(GetParam(), 2));
   std::atomic<int> state{0};
@@ -184,7 +184,7 @@ TEST_P(LifeTest, ACallbackMaySubmitButNotWait) {
   EXPECT_EQ(chain.refusals, "yes yes yes yes yes yes yes yes yes yes yes yes ");
 }
 
-// A request ends when its callback has returned: until then there is something to wait for.
+// A request ends when its callback has returned; until then a wait blocks.
 TEST_P(LifeTest, WaitingStopsOnRequestAndTheIoGoesOn) {
   folder.write("file", "12345678");
   char memory[8] = {};

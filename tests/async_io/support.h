@@ -1,4 +1,4 @@
-// What the tests of the I/O engine share.
+// Shared helpers for the tests of the I/O engine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,7 +39,7 @@ inline std::string random_bytes(size_t size, uint32_t seed) {
   return bytes;
 }
 
-// Whole pages, zeroed.
+// Zeroed memory of whole pages.
 class Pages {
  public:
   explicit Pages(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
@@ -58,7 +58,7 @@ class Pages {
   size_t bytes_ = 0;
 };
 
-// A file's bytes, as std::fstream sees them.
+// Returns a file's bytes as std::ifstream reads them.
 inline std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   std::string bytes(file ? static_cast<size_t>(file.tellg()) : 0, '\0');
@@ -91,7 +91,8 @@ inline Options options_of(Backend backend, uint32_t threads = 1) {
   return options;
 }
 
-// What an Error of this kind says, or "" if none is thrown. One of another kind fails the test.
+// Returns the message of the Error of this kind that `work` throws, or "" if it throws none. An
+// error of another kind fails the test.
 inline std::string error_of(const std::function<void()>& work, Error::Kind kind) {
   try {
     work();
@@ -102,8 +103,8 @@ inline std::string error_of(const std::function<void()>& work, Error::Kind kind)
   return "";
 }
 
-// Runs `work` in a forked child; what it returns, or how the child ended otherwise. A child that
-// hangs is ended by SIGALRM.
+// Runs `work` in a forked child. Returns its result, or how else the child ended. SIGALRM ends a
+// child that hangs.
 inline std::string in_child(const std::function<std::string()>& work) {
   int ends[2];
   if (pipe(ends) != 0) return "pipe failed";
@@ -142,7 +143,7 @@ inline size_t threads() {
   return entries("/proc/self/task");
 }
 
-// Whether files of this folder can be opened for direct I/O.
+// Whether files in this folder can be opened for direct I/O.
 inline bool takes_direct(const TemporaryFolder& folder) {
   const std::string path = (folder.path() / "direct").string();
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
@@ -151,7 +152,7 @@ inline bool takes_direct(const TemporaryFolder& folder) {
   return fd >= 0;
 }
 
-// Whether the kernel itself gives a queue of this kind, as an engine's has 32 places.
+// Whether the kernel provides a queue of this kind with 32 entries, an engine's usual size.
 inline bool kernel_has(Backend backend) {
   if (backend == Backend::kUring) {
     io_uring_params params{};
@@ -167,7 +168,7 @@ inline bool kernel_has(Backend backend) {
   return true;
 }
 
-// A test for each backend; skipped where the kernel refuses it, and only there.
+// Runs a test for each backend. It is skipped only if the kernel refuses the backend.
 class EachBackend : public testing::TestWithParam<Backend> {
  protected:
   void SetUp() override {

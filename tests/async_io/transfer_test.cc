@@ -1,4 +1,4 @@
-// What is read and written, compared with std::fstream.
+// Tests that reads and writes transfer the right bytes, with std::fstream as the reference.
 // SPDX-License-Identifier: Apache-2.0
 #include <fstream>
 #include <vector>
@@ -12,10 +12,11 @@ using TransferTest = EachBackend;
 
 INSTANTIATE_TEST_SUITE_P(All, TransferTest, all_backends(), backend_name);
 
-// Sizes, offsets and addresses: whole pages, or anything, or anything that lies alike in its page.
+// A random transfer: whole pages, arbitrary values, or an offset and an address with the same
+// alignment within a page.
 struct Place {
   uint64_t offset;
-  size_t lead;  // from a page's beginning to the memory's
+  size_t lead;  // offset of the memory's start within its page
   uint64_t bytes;
 
   static Place random(std::mt19937& random, uint64_t most) {
@@ -54,7 +55,7 @@ TEST_P(TransferTest, ReadsWhatTheFileHolds) {
       const Place place = Place::random(random, kMost);
       SCOPED_TRACE(testing::Message()
                    << place.bytes << " bytes at " << place.offset << " to page + " << place.lead);
-      // One page more on either side, in which nothing may be written.
+      // One extra page on either side, which must stay unchanged.
       Pages pages(place.bytes + 3 * page_size());
       char* const memory = static_cast<char*>(pages.data()) + page_size() + place.lead;
       memset(pages.data(), 'G', pages.bytes());
@@ -177,7 +178,7 @@ TEST_P(TransferTest, DescriptorsStayAsTheyAre) {
   folder.write("file", bytes);
   const int fd = open(path().c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_GE(fd, 0);
-  unlink(path().c_str());  // what has no name any more is read and written as well
+  unlink(path().c_str());  // a file without a name can still be read and written
   const int flags = fcntl(fd, F_GETFL);
   lseek(fd, 17, SEEK_SET);
   Engine engine(options_of(GetParam()));
@@ -194,7 +195,7 @@ TEST_P(TransferTest, DescriptorsStayAsTheyAre) {
   std::string found(bytes.size(), '\0');
   EXPECT_EQ(pread(fd, found.data(), found.size(), 0), static_cast<ssize_t>(found.size()));
   EXPECT_TRUE(found == std::string(bytes.size(), 'w'));
-  // Closed at once: the request has a duplicate.
+  // The descriptor may be closed at once, because the request has a duplicate.
   request.is_write = false;
   const uint64_t ticket = engine.submit(request);
   close(fd);
