@@ -1,5 +1,5 @@
-// Calls of the plugins' ops, for tests that go through every op. A plugin brings its own, in
-// test_examples.cc of its folder:
+// Example calls of the plugins' ops, for tests that go through every op. Each plugin provides its
+// own in test_examples.cc of its folder:
 //
 //   const ExamplesOf softmax_examples([](Examples& examples) {
 //     const opdock_value rows = examples.array({4, 6});
@@ -18,20 +18,20 @@
 
 namespace opdock_test {
 
-// A call that is right; `spoilt` are the same with one argument that is wrong, each in a way that
-// run could not survive.
+// A valid call. `spoilt` holds copies of its arguments with one wrong argument each; run could not
+// survive any of them.
 struct Example {
   std::string plugin, op;
   std::vector<opdock_value> args;
-  std::vector<Array*> outputs;  // as planned; with gaps between their rows if the op allows it
+  std::vector<Array*> outputs;  // as planned; with gaps between the rows if the op allows it
   std::vector<std::vector<opdock_value>> spoilt;
-  bool launches = true;              // a kernel of the plugin's, on a GPU
-  bool drives = false;               // run calls the driver itself, on a GPU
-  std::vector<Array*> written = {};  // arguments that run writes all of
+  bool launches = true;              // whether it launches a kernel of the plugin on a GPU
+  bool drives = false;               // whether run calls the driver directly on a GPU
+  std::vector<Array*> written = {};  // arguments that run overwrites completely
 };
 
-// A copy of arguments in which each tensor, those in lists too, has been changed by
-// change(parameter, &tensor, &value).
+// A copy of arguments in which change(parameter, &tensor, &value) has modified every tensor,
+// including those in lists.
 class ChangedTensors {
  public:
   using Change = std::function<void(size_t, opdock_tensor*, opdock_value*)>;
@@ -46,7 +46,7 @@ class ChangedTensors {
   std::deque<opdock_list> lists_;
 };
 
-// All plugins' examples, and their memory.
+// The examples of all plugins, and the memory that they use.
 class Examples {
  public:
   Examples();
@@ -55,21 +55,22 @@ class Examples {
   const std::vector<Example>& all() const { return all_; }
 
   void add(Example example) { all_.push_back(std::move(example)); }
-  // Random numbers, of bools those above 0 true; contiguous without strides.
+  // A tensor of random numbers (for bools, positive numbers become true). Contiguous if `strides`
+  // is empty.
   opdock_value array(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
                      Type type = Type::kFloat32);
-  // float32, at an address that is not aligned for it.
+  // A float32 tensor at a misaligned address.
   opdock_value misaligned(std::vector<int64_t> shape);
-  // To be written.
+  // An output tensor for an op to write.
   Array* output(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
                 Type type = Type::kFloat32);
   // An output with gaps between its rows.
   Array* gapped(int64_t rows, int64_t length);
-  // Of random numbers.
+  // A random number generator as an argument.
   opdock_value generator();
   opdock_value list(std::vector<opdock_value> items);
   opdock_value text(std::string text);
-  // What an op on the CPU returns for these arguments, a number or an object.
+  // Calls the op on the CPU and returns its result, a number or an object.
   opdock_value result(const std::string& plugin, const std::string& op,
                       const std::vector<opdock_value>& args);
 

@@ -27,7 +27,8 @@ bool type_of(opdock_dtype dtype, Type* out) {
   return false;
 }
 
-// Rows and columns as stored.
+// Checks one matrix. `rows` and `columns` are logical; a transposed matrix is stored with both
+// swapped.
 std::string problem_of(const char* name, const opdock_gemm_matrix& matrix, int64_t rows,
                        int64_t columns) {
   if (matrix.flags & OPDOCK_GEMM_TRANSPOSED) std::swap(rows, columns);
@@ -59,10 +60,10 @@ opdock_status prepare(const opdock_call*, const opdock_gemm*) {
   return OPDOCK_OK;
 }
 
-// A matrix, read and written as double.
+// A matrix of the batch, whose elements are read and written as double.
 struct Matrix {
   const opdock_gemm_matrix& of;
-  int64_t number;  // in the batch
+  int64_t number;  // index in the batch
 
   unsigned char* at(int64_t row, int64_t column) const {
     if (of.flags & OPDOCK_GEMM_TRANSPOSED) std::swap(row, column);

@@ -1,5 +1,5 @@
-// Stands in for the host's products of matrices, opdock.gemm/1, so that what is tested is the
-// plugin alone: on the CPU they are computed in double, on a GPU recorded as a launch.
+// A stand-in for the host's GEMM extension opdock.gemm/1, so that tests cover only the plugin: on
+// the CPU it computes in double, on a GPU it records a launch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace opdock_test {
 
-// Of float32, float16 and bfloat16, without scales. Wants the workspace that its plan asks for.
+// Supports float32, float16 and bfloat16 without scales. run requires the workspace that plan
+// requested.
 const opdock_gemm_table* plain_gemm();
 
 }  // namespace opdock_test

@@ -19,10 +19,10 @@ namespace opdock_test {
 
 namespace {
 
-struct Format {  // of a binary floating type
-  int digits;    // of the significand, the leading 1 too
+struct Format {  // a binary floating-point type
+  int digits;    // digits of the significand, including the leading 1
   int least;     // exponent of the smallest normal number
-  int most;      // of the largest
+  int most;      // exponent of the largest number
   int bytes;
 };
 
@@ -83,13 +83,13 @@ opdock_status set_error(const opdock_call* call, opdock_status status, const cha
   std::snprintf(call->error, call->error_size, "%s", text);
   return status;
 }
-// What a plan reaches; plan alone runs while it is set.
+// Collects the names of host functions that plan calls; set only while plan runs.
 Reach* reached = nullptr;
 
-// The plugin whose op is called.
+// The plugin whose op is being called.
 const opdock_plugin* of_calls = nullptr;
 
-// Kernels are their names; launches go to call->host_data.
+// A kernel's handle is its name; launches are appended to the vector in call->host_data.
 opdock_status kernel(const opdock_call*, uint32_t index, opdock_kernel** out) {
   if (reached != nullptr) reached->push_back("kernel");
   if (index >= of_calls->num_kernels) return OPDOCK_NOT_FOUND;
@@ -103,7 +103,7 @@ opdock_status launch(const opdock_call* call, opdock_kernel* kernel, const opdoc
       ->push_back({reinterpret_cast<const char*>(kernel), *how, call->stream});
   return OPDOCK_OK;
 }
-// Two threads, each with every other block of `grain` items.
+// Runs two threads, each on every other block of `grain` items.
 void parallel_for(const opdock_call*, uint64_t count, uint64_t grain,
                   void (*body)(void*, uint64_t, uint64_t), void* context) {
   auto work = [=](uint64_t first) {
@@ -114,13 +114,13 @@ void parallel_for(const opdock_call*, uint64_t count, uint64_t grain,
   work(0);
   other.join();
 }
-// The arguments of a test stay anyway.
+// Does nothing, because a test's arguments outlive the call.
 opdock_status retain(const opdock_call*, const opdock_tensor*, opdock_retained** out) {
   *out = reinterpret_cast<opdock_retained*>(out);
   return OPDOCK_OK;
 }
 void release(opdock_retained*) {}
-// The one that lives.
+// The only live Answer, or NULL.
 Answer* answer = nullptr;
 
 int32_t choice(const opdock_call*, uint64_t question, uint32_t count) {
@@ -208,7 +208,7 @@ double round_to(Type type, double value) {
   const Format format = format_of(type);
   if (value == 0 || !std::isfinite(value)) return value;
   const int exponent = std::max(std::ilogb(value), format.least);
-  const int last = exponent - format.digits + 1;  // of the last place
+  const int last = exponent - format.digits + 1;  // exponent of the last place
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
   return std::fabs(rounded) >= std::ldexp(2.0, format.most) ? std::copysign(INFINITY, value)
                                                             : rounded;
@@ -417,7 +417,7 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   const opdock_generator generator = {sizeof generator, 0, 1, 3, nullptr};
   opdock_call call = make_call(error, sizeof error, device);
   call.generator = result->random_numbers != 0 ? &generator : nullptr;
-  // Not zeros, which a plugin might take for granted.
+  // Filled with a pattern instead of zeros, which a plugin might rely on.
   std::vector<unsigned char> workspace(static_cast<size_t>(result->workspace_bytes) + 256, 0xa5);
   const uintptr_t memory = reinterpret_cast<uintptr_t>(workspace.data());
   if (result->workspace_bytes != 0) {

@@ -1,5 +1,5 @@
-// Calls the ops of a built plugin as the host does, with a host table of the test's own, so that
-// what is tested is the plugin alone.
+// Calls the ops of a built plugin as the host does, but with the test's own host table, so that
+// tests cover only the plugin.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,20 +16,20 @@ enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool, kInt8 
 
 opdock_dtype dtype_of(Type type);
 std::string name_of(Type type);
-// Half a unit in the last place at 1, as a relative error; and half the smallest number above 0.
+// Half a unit in the last place at 1, as a relative error; and half the smallest positive number.
 double half_ulp(Type type);
 double half_smallest(Type type);
-// The nearest number of the type, ties to even; written from its definition.
+// Returns the nearest number of the type, ties to even; implemented from the definition.
 double round_to(Type type, double value);
-// One number in memory, which need not be aligned; what is written is rounded.
+// Reads or writes one number in memory, which need not be aligned. Writing rounds to the type.
 double read_number(Type type, const void* from);
 void write_number(Type type, double value, void* to);
 
-// A strided array on the CPU, which owns its memory. Elements are read and written as double.
+// A strided array on the CPU that owns its memory. Elements are read and written as double.
 class Array {
  public:
-  // Contiguous; or with `strides` in elements and the first element `offset` elements into memory
-  // that has room for all.
+  // Contiguous if `strides` is empty. Strides and `offset`, the first element's position, are in
+  // elements; the memory has room for every element.
   Array(Type type, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
         int64_t offset = 0);
   Array(const Array&) = delete;  // the tensor points into it
@@ -38,14 +38,15 @@ class Array {
   Type type() const { return type_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   int64_t numel() const;
-  // Element number `index` in row-major order.
+  // Reads or writes the element with this index in row-major order.
   double get(int64_t index) const;
   void set(int64_t index, double value);
-  // Random numbers, normal around `mean`, rounded to the type. The same for the same seed.
+  // Fills with normally distributed random numbers around `mean`, rounded to the type. The same
+  // seed gives the same numbers.
   void fill(uint64_t seed, double deviation = 1.0, double mean = 0.0);
-  // How many bytes of its memory that belong to no element have changed since it was made.
+  // Number of bytes outside all elements that have changed since construction.
   int64_t gaps_changed() const;
-  // How many of its elements still are what memory was made of.
+  // Number of elements that still hold the initial byte pattern.
   int64_t unwritten() const;
 
   opdock_tensor* tensor() { return &tensor_; }
@@ -68,15 +69,15 @@ opdock_value integer(int64_t value);
 opdock_value text_value(const opdock_string* text);
 opdock_value list_value(const opdock_list* list);
 
-// A kernel launch that a plugin asked the host for; of a product of matrices (gemm.h) the kernel is
-// OPDOCK_GEMM_1, and nothing is known of how.
+// A kernel launch that a plugin requested from the host. For a GEMM (gemm.h) the kernel is
+// OPDOCK_GEMM_1 and `how` is empty.
 struct Launch {
   std::string kernel;
   opdock_launch how;
   void* stream;
 };
 
-// The GPU on which a test says that tensors lie.
+// The GPU that a test pretends the tensors are on.
 struct RecordedGpu {
   uint32_t warp_size = 32;
   int32_t type = OPDOCK_CUDA;
@@ -86,11 +87,11 @@ struct RecordedGpu {
   uint64_t memory_bytes = uint64_t{80} << 30;
 };
 
-// While one lives, every question of an op for its fastest way (opdock.tuning/1) is answered with
-// `way`. One at a time.
+// While an Answer lives, it answers every question of an op about its fastest variant
+// (opdock.tuning/1) with `way`. Only one may exist at a time.
 class Answer {
  public:
-  using Questions = std::vector<std::pair<uint64_t, uint32_t>>;  // each with the number of ways
+  using Questions = std::vector<std::pair<uint64_t, uint32_t>>;  // each with the number of variants
 
   explicit Answer(int32_t way);
   ~Answer();
@@ -100,32 +101,33 @@ class Answer {
   const int32_t way;
 };
 
-// Names of the host's functions that reach a device, in the order in which plan called them.
+// Names of the host's device functions in the order in which plan called them.
 using Reach = std::vector<std::string>;
 
 struct Result {
   opdock_status status = OPDOCK_OK;
   std::string text;
   std::vector<opdock_output> planned;
-  opdock_value value = {};       // of an op that returns one, no tensor; an object is the caller's
-  unsigned char state[64] = {};  // what plan hands to run
-  uint64_t workspace_bytes = 0;  // that the plan asks for, and run gets
-  uint64_t random_numbers = 0;   // that the plan asks for; run then draws from seed 1, number 3
+  // of an op that returns a number or object, not a tensor; the caller owns an object
+  opdock_value value = {};
+  unsigned char state[64] = {};  // what plan passes to run
+  uint64_t workspace_bytes = 0;  // requested by plan and provided to run
+  uint64_t random_numbers = 0;   // requested by plan; run then draws with seed 1 and offset 3
 };
 
 class Op {
  public:
-  // The op of build/plugins/PLUGIN.so; aborts if there is none.
+  // Loads the op from build/plugins/PLUGIN.so; aborts if it does not exist.
   Op(const std::string& plugin, const std::string& name);
   const opdock_op& descriptor() const { return *op_; }
 
-  // outputs: how many fresh tensors there are for these arguments, where an op returns a list.
-  // facts: of the device; null: of a CPU.
+  // outputs: the number of new tensors for these arguments, if the op returns a list. facts: the
+  // device's facts; NULL: a CPU's.
   Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU,
               Reach* reach = nullptr, size_t outputs = 1,
               const opdock_device_facts* facts = nullptr) const;
-  // Plans, and runs into these outputs, all said to lie on this GPU, or on one with this width of
-  // warps. Nothing is executed; `launches` gets what the plugin asks for.
+  // Plans and runs into these outputs as if all tensors were on this GPU (or on a GPU with this
+  // warp size). Executes nothing; `launches` receives the launches that the plugin requests.
   Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
                 const RecordedGpu& gpu, std::vector<Launch>* launches,
                 void* stream = nullptr) const;
@@ -139,7 +141,7 @@ class Op {
  private:
   bool returns_list() const;
   bool returns_value() const;
-  // Runs on this device after change(&call); sets the result's status and text.
+  // Runs on this device after change(&call); sets the result's status, text and value.
   template <class Change>
   void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
            int32_t device, const Change& change, Result* result) const;

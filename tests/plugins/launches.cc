@@ -18,7 +18,7 @@ std::vector<int64_t> launch_lengths() {
 
 namespace {
 
-// The names in the plugin's plugin.toml, lists expanded.
+// Returns the kernel names in the plugin's plugin.toml, with lists expanded.
 const std::set<std::string>& kernels_of(const std::string& plugin) {
   static std::map<std::string, std::set<std::string>> known;
   std::set<std::string>& names = known[plugin];
@@ -52,7 +52,8 @@ void expect_covers(const Launch& launch, const std::string& plugin, Type type, i
   const std::string arguments = launch.kernel.substr(launch.kernel.find('<'));
   const bool has_edges = arguments.ends_with(", 1>");
   const bool is_whole = !misaligned && length * bytes % 16 == 0;
-  const int64_t held = std::atoi(arguments.c_str() + arguments.find(", ") + 2);  // not of long_rows
+  // vectors per thread; meaningless for long_rows
+  const int64_t held = std::atoi(arguments.c_str() + arguments.find(", ") + 2);
   if (launch.kernel.find("narrow_rows") != std::string::npos) {
     EXPECT_EQ(threads, 128) << what;
     EXPECT_LE(vectors, held * most_lanes) << what;

@@ -1,5 +1,5 @@
-// Which kernels the plugins of ops along the last dimension launch, and how: without a GPU, by
-// recording what they ask for.
+// Checks which kernels the row-op plugins (ops along the last dimension) launch and how. Needs no
+// GPU: it records the launches that they request.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,20 +15,20 @@
 
 namespace opdock_test {
 
-// Row lengths that GPU kernels treat differently, at and around each limit.
+// Returns row lengths at and around each limit where GPU kernels change strategy.
 std::vector<int64_t> launch_lengths();
 
-// The launch covers rows of `length`: a kernel that the plugin declares, whole warps, no more
-// threads than the kernel was compiled for, and room for every element in the kernels that keep a
-// row in registers; no 16-byte loads where an argument is misaligned. most_lanes: of a row that
-// shares its block with others.
+// Expects the launch to cover rows of `length`: it uses a kernel that the plugin declares, whole
+// warps, no more threads than the kernel was compiled for, and enough room for every element in
+// kernels that keep a row in registers; it uses no 16-byte loads if an argument is misaligned.
+// most_lanes: the most lanes for a row that shares its block with other rows.
 void expect_covers(const Launch& launch, const std::string& plugin, Type type, int64_t length,
                    int64_t rows, int64_t warp, bool misaligned, int64_t most_lanes = 32);
 
-// The same kernel, with as many threads, blocks and clusters.
+// Whether both launch the same kernel with the same block, grid, cluster and flags.
 bool is_same_launch(const Launch& a, const Launch& b);
 
-// Calls run(type, length, warp, odd, &launches) for every `odd` below `cases`: it records one
+// Calls run(type, length, warp, odd, &launches) for every `odd` below `cases`. It must record one
 // launch for five rows, with argument number `odd` misaligned (0: none).
 template <class Run>
 void expect_every_launch_covers(const std::string& plugin, int cases, const Run& run) {
@@ -45,12 +45,12 @@ void expect_every_launch_covers(const std::string& plugin, int cases, const Run&
         }
 }
 
-// The same for each way in which an op can be launched (docs/tuning.md). For all rows that ask the
-// same question the same ways are possible, so that what was measured serves all of them; and the
-// op's own is among them.
+// Expects every launch variant of an op (docs/tuning.md) to cover its rows. All rows that ask the
+// same tuning question must allow the same variants, so that one measurement serves all of them,
+// and the op's own launch must be among the variants.
 template <class Run>
 void expect_every_way_covers(const std::string& plugin, int cases, const Run& run) {
-  // By the width of warps too: what is known of one device is not used on others.
+  // Keyed by the warp size too, because measurements of one device are not used on others.
   std::map<std::pair<uint32_t, uint64_t>, std::set<int32_t>> possible;
   size_t most = 0;
   for (Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})

@@ -1,5 +1,5 @@
-// The requirements on plugins that only a plugin can break, of every op of this tree that runs on
-// the CPU, by the plugins' examples.
+// Checks the requirements that only a plugin can break, with the plugins' examples, for every op of
+// this tree that runs on the CPU.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace opdock_test {
 namespace {
 
-// An example, and what plugin.toml declares of it.
+// An example together with what plugin.toml declares about its op.
 struct DeclaredExample : Example {
   bool has_kernels;
   std::set<std::string> devices;
@@ -26,7 +26,8 @@ const TreePlugin* find_plugin(const std::string& name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-// Those of plugins that were built: where there is no nvcc or hipcc, what needs one was not.
+// Returns the examples of plugins that were built; a plugin that needs nvcc or hipcc is not built
+// where that compiler is missing.
 std::vector<DeclaredExample> built(const Examples& examples) {
   std::vector<DeclaredExample> found;
   for (const Example& example : examples.all()) {
@@ -58,8 +59,9 @@ TEST(PluginRequirements, EveryOpHasAnExample) {
   }
 }
 
-// OPDOCK-P-1: refuses what run could not survive, reads no data where there is none, calls nothing
-// of the host's that reaches a device, and answers the same for the same arguments.
+// OPDOCK-P-1: plan refuses arguments that run could not survive, reads no data of tensors without
+// data, calls no host function that reaches a device, and gives the same plan for the same
+// arguments.
 TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
   const Examples examples;
   for (const DeclaredExample& example : built(examples)) {
@@ -70,7 +72,7 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
       const uint8_t* const places = op.descriptor().arg_devices;
       const ChangedTensors shapes(example.args, [&](size_t param, opdock_tensor* tensor,
                                                     opdock_value* value) {
-        tensor->data = reinterpret_cast<void*>(1);  // not to be read, nor its alignment to count
+        tensor->data = reinterpret_cast<void*>(1);  // must not be read; its alignment is ignored
         if (places == nullptr || places[param] != OPDOCK_ON_CPU) tensor->device.type = device;
         value->flags = OPDOCK_VALUE_NO_DATA;
       });
@@ -93,10 +95,10 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
   }
 }
 
-// OPDOCK-P-3: writes every element of every output and nothing beside them, whatever its strides;
-// on a GPU launches on the call's own stream. The host's table has no workspace, and no way round
-// it to a driver: an op that asks for them without being flagged ends here. What nvcc or hipcc has
-// compiled launches by itself, without the host.
+// OPDOCK-P-3: run writes every element of every output and no other byte, whatever the output's
+// strides; on a GPU it launches on the call's own stream. The host table offers neither a workspace
+// nor access to the driver, so an op that uses them without the flag fails here. Kernels that nvcc
+// or hipcc compiled into the plugin launch without the host, so they are not recorded.
 TEST(PluginRequirements, RunWritesEveryElementOnTheCallsStream) {
   const Examples examples;
   for (const DeclaredExample& example : built(examples)) {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows pages literally: writes their files, builds them, runs their Python.
+"""Follows documentation pages literally: writes their files, builds them, and runs their Python.
 
     tutorial.py MARKDOWN FILES RUNS WORK_FOLDER SOURCE_ROOT MESON OPDOCK_PACK [MESON_OPTION…]
 
-MARKDOWN is a page, or several with commas between, which are followed one after the other. FILES
-and RUNS are how many blocks of each kind they have, so that a misspelt head is noticed.
+MARKDOWN is a page, or several separated by commas, which are followed in order. FILES and RUNS are
+the expected numbers of blocks of each kind, so that a misspelt block header is noticed.
 
 A code block whose first line is "```LANGUAGE PATH" is the file PATH; "```python run" is run after
 the plugins have been built from the files so far. Everything happens in WORK_FOLDER, with the
@@ -82,7 +82,7 @@ if any(name.split("/")[-1].startswith("test_") for _, name, _ in blocks):
 found = (written, ran)
 assert found == (int(files), int(runs)), f"found {found} files and runs, wanted {files} and {runs}"
 
-# What the pages promise of the smallest plugin.
+# The pages promise how short the smallest plugin is.
 smallest = [body for _, name, body in blocks if name.endswith(".cc")][0]
 assert len(smallest.strip().splitlines()) <= 25, "the smallest plugin has grown beyond 25 lines"
 assert len([b for _, n, b in blocks if n.endswith("meson.build")][0].splitlines()) <= 5
