@@ -1,5 +1,5 @@
-// The builder on the real cache: many processes at once, the death of the one that builds, what a
-// later process finds, and file systems that refuse.
+// Tests the builder with the real cache: many processes at once, the death of the building process,
+// what a later process finds, and file systems that refuse writes.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/resource.h>
@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 class Shared : public Workshop {
  protected:
-  // A process that asks for the plugin: exit status 0 good, 1 not, 2 good and built by itself.
+  // Starts a process that asks for the plugin. Exit status: 0 has it, 1 does not, 2 built it
+  // itself.
   pid_t start_asking() {
     const pid_t child = fork();
     if (child != 0) return child;
@@ -68,7 +69,7 @@ TEST_F(Shared, TwelveProcessesColdMakeOneBuild) {
 }
 
 TEST_F(Shared, TwoPluginsAtOnceAreBuiltBoth) {
-  // Each waits, once it has begun, until both have.
+  // Each build waits after its start until both have started.
   const std::string good = read("bin/ninja");
   const std::string begun = "echo build >> $TOP/builds;";
   const size_t rest = good.find(begun) + begun.size();
@@ -86,7 +87,7 @@ TEST_F(Shared, TwoPluginsAtOnceAreBuiltBoth) {
 
 TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
   const std::string good = read("bin/ninja");
-  // The first to come hangs.
+  // The first build hangs.
   tool("ninja", "if mkdir $TOP/first 2>/dev/null; then sleep 67; fi\n" +
                     good.substr(good.find('\n', good.find("TOP=")) + 1));
   const pid_t builder = start_asking();
@@ -109,11 +110,11 @@ TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
   EXPECT_FALSE(ask().built);
 }
 
-// Eight processes, seven of which are known to wait for the first when it fails for a temporary
-// reason, such as a tool that is killed for lack of memory.
+// Eight processes: seven are known to wait for the first when it fails for a temporary reason, such
+// as a tool that is killed for lack of memory.
 class Herd : public Shared {
  protected:
-  // body: what ninja does from the second attempt on.
+  // body: what ninja does from the second build on.
   void ask_after_a_kill(const std::string& body) {
     tool("ninja",
          "echo build >> $TOP/builds\n"
@@ -185,17 +186,18 @@ TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
     waited += told(i).find("build-waited") != std::string::npos;
   }
   EXPECT_EQ(waited, 6);
-  // A later request tries again.
+  // A later request builds again.
   EXPECT_EQ(ask().entry, nullptr);
   EXPECT_EQ(lines("builds"), 3u);
 }
 
-// A wait is part of the time that a build has.
+// The wait for another process's build counts towards the build's time limit.
 TEST_F(Shared, WaitingEndsWithTheBuildsTime) {
   tool("ninja", "touch $TOP/reached; sleep 68");
   const pid_t builder = start_asking();
   ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(top + "/reached"); }));
-  options.timeout_seconds = 3;  // reading and asking the tools is part of it
+  // includes reading the sources and asking the tools for their versions
+  options.timeout_seconds = 3;
   EXPECT_EQ(ask().entry, nullptr);
   EXPECT_TRUE(failed_with(Code::kBuildTimeout)) << text_of_reasons();
   EXPECT_NE(text_of_reasons().find("another process was still building it"), std::string::npos)
@@ -253,7 +255,7 @@ TEST_F(Shared, ACacheThatCannotBeUsedIsNamed) {
   }
 }
 
-// What the limit does not let be written, neither the builder nor its tools can write.
+// Neither the builder nor its tools can write beyond the file size limit.
 TEST_F(Shared, FilesThatCannotGrowGiveAReasonAndNoHalfEntry) {
   for (const rlim_t limit : {0, 100, 1000, 3000, 10000, 30000}) {
     const pid_t child = fork();

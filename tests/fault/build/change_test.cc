@@ -1,5 +1,5 @@
-// Sources and compilers that change under a build, remembered failures, many builders at once,
-// names that need quoting, and folders that are not to be trusted.
+// Tests sources and compilers that change during a build, remembered failures, many builders at
+// once, names that need quoting, and untrusted folders.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ class Change : public Workshop {
   std::string good_ninja() const { return kGoodNinja + good_plugin() + " \"$2/plugins/noop.so\""; }
 };
 
-// Changes the source when the builder has looked at it but has not copied it yet.
+// Changes the source after the builder has hashed it and before the builder copies it.
 class MeddlingCache : public PlainCache {
  public:
   MeddlingCache(const std::string& folder, std::function<void()> meddle)
@@ -241,7 +241,8 @@ TEST_F(Change, TooLargeASourceIsNamed) {
   EXPECT_EQ(lines("setups"), 0u);
 }
 
-// Reading takes longer than the build may: this is reported, and the first tool is not blamed.
+// Reading takes longer than the time limit: the reason names the reading and does not blame the
+// first tool.
 TEST_F(Change, ReadingCountsForTheTimeLimit) {
   std::filesystem::resize_file(source() + "/noop.cc", 250 << 20);
   options.timeout_seconds = 0.001;

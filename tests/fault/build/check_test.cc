@@ -1,5 +1,5 @@
-// What is refused before anything is built: each with its code, before Meson or a compiler of the
-// plugin has started, and the next attempt right.
+// Tests builds that are refused in advance: each gives its code before Meson or a compiler of the
+// plugin has started, and the next attempt succeeds.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <fstream>
@@ -10,7 +10,8 @@
 namespace opdock::testing {
 namespace {
 
-// An nvcc of some version, its --help, and the toolkit with its check of host compilers.
+// A fake nvcc: it answers --version, --help, and --dryrun with a toolkit whose header checks the
+// host compiler's version.
 constexpr char kNvcc[] = R"sh(case "$*" in
 *--version*) echo 'Cuda compilation tools, release VERSION, V VERSION.88' | sed 's/V /V/' ;;
 *--help*) echo "--gpu-code <arch>"; echo "Allowed values: 'sm_75','sm_80','sm_90','sm_90a','sm_120'." ;;
@@ -27,12 +28,12 @@ esac)sh";
 class Checked : public Workshop {
  protected:
   Checked() {
-    // What the fake nvcc runs.
+    // The fake nvcc runs these tools.
     for (const char* name : {"sed", "head", "tr", "sleep"})
       tool(name, std::string("exec /bin/") + name + " \"$@\"");
     nvcc("13.0");
     tool("hipcc", kHipcc);
-    setenv("CUDACXX", (top + "/bin/nvcc").c_str(), 1);  // not the machine's own
+    setenv("CUDACXX", (top + "/bin/nvcc").c_str(), 1);  // hides an nvcc of this machine
     setenv("HIPCXX", (top + "/bin/hipcc").c_str(), 1);
     write("toolkit/include/crt/host_config.h",
           "#if __GNUC__ > 15\n#error -- unsupported GNU version! gcc versions later than 15\n"
@@ -64,7 +65,7 @@ class Checked : public Workshop {
               device + "\"]\ndtypes = [\"float32\"]\n");
   }
 
-  // Not even begun.
+  // Expects a refusal before the build starts anything.
   void expect_refused(Code code, const std::string& found) {
     const size_t before = lines("setups");
     EXPECT_EQ(build().entry, nullptr);
@@ -116,7 +117,7 @@ TEST_F(Checked, AGpuThatIsNewerThanNvccIsBuiltForWithAWarning) {
   options.cuda_archs = "13.0";
   expect_refused(Code::kBuildArch, "13.0");
   options.gpu_archs = "13.0";
-  // What reaches the wrapper, which hands it on to opdock-pack.
+  // Records what reaches the wrapper project, which passes it to opdock-pack.
   tool("meson",
        "while [ \"$1\" != --native-file ]; do shift; done; while read -r line; do echo "
        "\"$line\" >> $TOP/native; done < \"$2\"; [ -d build ] || /bin/mkdir build");

@@ -1,6 +1,6 @@
-// Machines on which no compiler can work: limits, a full disk, no /dev. The reason says so,
-// whatever the tool that hits it says. With the real tools, in a process that such a machine is
-// made for.
+// Tests machines on which no compiler can work: resource limits, a full disk, no /dev. The reason
+// must name the cause, whatever message the affected tool prints. Uses the real tools, in a child
+// process with such an environment.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
@@ -37,8 +37,8 @@ class Machine : public Workshop {
     write("source/noop.cc", kSource);
   }
 
-  // The reasons of a build in a child process for which `prepare` has been called; "good" if there
-  // is a result.
+  // Returns the reasons of a build in a child process after `prepare` has run there; "good" if the
+  // build succeeds.
   std::string reasons_after(const std::function<bool()>& prepare) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
@@ -68,7 +68,7 @@ class Machine : public Workshop {
     const rlimit most{value, value};
     return setrlimit(resource, &most) == 0;
   }
-  // Mounts of the child's own.
+  // Gives the calling process its own mount namespace.
   static bool unshare_mounts() {
     return unshare(CLONE_NEWNS) == 0 && mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0;
   }
@@ -139,7 +139,7 @@ class ScriptedMachine : public Machine {
   void SetUp() override {}
 };
 
-// fatbinary says no more than that.
+// On a full disk, fatbinary prints only that it could not open its output file.
 TEST_F(ScriptedMachine, WithAFullDiskIsNamedWhateverTheCompilerSays) {
   if (!can_mount()) GTEST_SKIP() << "a small disk takes the right to mount";
   tool("ninja",

@@ -1,5 +1,5 @@
-// What plugin.toml says under [build]: it reaches the compilers and the linker, what is missing is
-// reported before anything is started, and any change is a new build.
+// Tests plugin.toml's [build] section: its settings reach the compilers and the linker, a missing
+// library is reported before anything starts, and any change causes a new build.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -25,7 +25,7 @@ class Needs : public Workshop {
       if (one.name == name) return one.value;
     return "absent";
   }
-  // Not even begun, and nothing is remembered.
+  // Expects a refusal before the build starts anything, and that no failure is remembered.
   void expect_refused(Code code, const std::string& found) {
     EXPECT_EQ(build().entry, nullptr);
     ASSERT_TRUE(failed_with(code)) << text_of_reasons();
@@ -35,7 +35,7 @@ class Needs : public Workshop {
   }
 };
 
-// ---- with the tools of this machine
+// ---- with the real tools of this machine
 
 class NeedsReal : public Needs {
  protected:
@@ -45,7 +45,7 @@ class NeedsReal : public Needs {
       GTEST_SKIP() << "found no pkg-config";
     if (std::system("echo '#include <crypt.h>' | c++ -fsyntax-only -x c++ - 2>/dev/null") != 0)
       GTEST_SKIP() << "found no crypt.h";
-    // A library that only its .pc file leads to, and a header of its own.
+    // A library with its own header that only its .pc file makes reachable.
     write("lib/triple.c", "#include <triple.h>\nint triple(int x) { return TRIPLE * x; }\n");
     write("lib/in clude/triple.h", "#define TRIPLE 3\n");
     const std::string made =
@@ -55,7 +55,7 @@ class NeedsReal : public Needs {
                                "/lib/in clude\"\nLibs: -L" + top + "/lib -ltriple\n");
     setenv("PKG_CONFIG_PATH", (top + "/lib").c_str(), 1);
     write("source/in/deep/inner.h", "#define INNER 1000\n");
-    // crypt() is in no library that is linked anyway.
+    // crypt() is in a library that nothing else links.
     write("source/noop.cc", R"x(#include <crypt.h>
 #include <deep/inner.h>
 #include <opdock/plugin.hpp>
@@ -87,7 +87,7 @@ extern "C" __attribute__((visibility("hidden"))) opdock_status opdock_init(
             " = [\"-Os\"]\nlibraries = [\"pkg-config:triple\", \"crypt\"]\n");
   }
 
-  // What the plugin's init says.
+  // Returns the text that the plugin's init writes.
   static std::string said_by(const std::string& path) {
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return dlerror();
@@ -120,7 +120,7 @@ TEST_F(NeedsReal, ReachCompilersAndLinker) {
   EXPECT_EQ(said_by(result.plugin), "3 2000 other 1");
 }
 
-// The library is part of what identifies the maker.
+// The library's version is part of the maker's identity.
 TEST_F(NeedsReal, AnotherVersionOfALibraryIsAnotherVariant) {
   declare_all("x");
   ASSERT_TRUE(build().built) << text_of_reasons();
@@ -142,7 +142,7 @@ TEST_F(NeedsReal, LibrariesThatAreNotThereAreNamedAllAtOnce) {
   EXPECT_TRUE(left_nothing());
 }
 
-// ---- with scripts in their place
+// ---- with scripts in place of the tools
 
 TEST_F(Needs, EachPartIsAFieldOfTheRequest) {
   EXPECT_EQ(field("defines"), "absent");
@@ -166,7 +166,7 @@ least-cuda-arch = "sm_80"
   EXPECT_EQ(field("libraries"), "m z");
   EXPECT_EQ(field("libraries of pkg-config"), "foo");
   EXPECT_EQ(field("least CUDA architecture"), "80");
-  // All that lies below, whoever includes it.
+  // Every file below an include folder counts, whether or not a source includes it.
   EXPECT_EQ(field("source in/a.h").size(), 64u);
   EXPECT_EQ(field("source in/b/c").size(), 64u);
   EXPECT_EQ(field("source in/b/"), "folder");
@@ -207,7 +207,7 @@ TEST_F(Needs, NoPkgConfigIsReported) {
   expect_refused(Code::kBuildNoPkgConfig, "no pkg-config");
   unsetenv("PKG_CONFIG");
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
-  // Without any there is nothing to ask.
+  // A plugin without pkg-config libraries does not need pkg-config.
   declare("[build]\nlibraries = [\"m\"]\n");
   remove_tool("pkg-config");
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();

@@ -1,5 +1,5 @@
-// A cache without locks, digests or eviction: entries are folders named by key and maker. For tests
-// of the builder alone.
+// A minimal cache for tests of the builder: no lock files, digests or eviction; an entry is a
+// folder, and entries are told apart by key and maker.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,5 @@
-// A few builds with the real tools of this machine; whatever it lacks is skipped and named.
+// Builds a few plugins with the real tools of this machine; a test whose tool is missing is skipped
+// with a message.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
@@ -60,7 +61,7 @@ class Real : public Workshop {
     if (!use_real_tools()) GTEST_SKIP() << "found no meson or no ninja";
   }
 
-  // The plugin axpy, its second source `second`, in the folder `name`.
+  // Writes the plugin axpy with the second source `second` into the folder `name`.
   Manifest plugin(const std::string& name, const std::string& device, const std::string& second,
                   const std::string& text) {
     write(name + "/plugin.toml",
@@ -89,7 +90,7 @@ class Real : public Workshop {
     std::fclose(file);
     return found;
   }
-  // Whether the reasons say that this machine has no such compiler.
+  // Whether the reasons say that this machine lacks a compiler.
   bool lacks(Code code) const { return failed_with(code); }
 };
 
@@ -196,7 +197,8 @@ TEST_F(Real, CudaFile) {
   EXPECT_TRUE(failed_with(Code::kBuildArch)) << text_of_reasons();
   EXPECT_NE(text_of_reasons().find("+PTX"), std::string::npos) << text_of_reasons();
 
-  options.gpu_archs = "19.0";  // not what somebody wrote, but a GPU here
+  // the architecture of a GPU in this machine, not one that the user requested
+  options.gpu_archs = "19.0";
   const BuildResult newer = make(cuda);
   ASSERT_NE(newer.entry, nullptr) << text_of_reasons();
   size_t ptx = 0;

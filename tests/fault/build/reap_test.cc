@@ -1,5 +1,5 @@
-// A host program that reaps all children: their numbers may belong to other processes at any
-// moment, so no signal may be sent to one.
+// Tests a host program that reaps all children itself: their process IDs may be reused at any
+// moment, so the builder must not send a signal to one.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/syscall.h>
@@ -18,8 +18,8 @@ std::atomic<int> strays{0};
 
 }  // namespace
 
-// In the C library's place: counts signals to numbers that are not those of a child or of its
-// group.
+// Replaces the C library's kill. Counts signals to IDs that are neither those of a child nor those
+// of a child's process group.
 extern "C" int kill(pid_t pid, int number) noexcept {
   siginfo_t info;
   const pid_t child = pid < 0 ? -pid : pid;
@@ -35,7 +35,7 @@ namespace {
 
 class Reaped : public Workshop {
  protected:
-  // Builds in a process that ignores SIGCHLD; its exit status.
+  // Builds in a process that ignores SIGCHLD; returns its exit status.
   int build_in_host() {
     const pid_t host = fork();
     if (host == 0) {
@@ -50,7 +50,8 @@ class Reaped : public Workshop {
   }
   static bool can_signal_groups() {
     const int self = static_cast<int>(syscall(434, getpid(), 0));  // pidfd_open
-    // pidfd_send_signal, PIDFD_SIGNAL_PROCESS_GROUP; this process need not lead a group.
+    // pidfd_send_signal with PIDFD_SIGNAL_PROCESS_GROUP. Only EINVAL means no support; another
+    // error may come because this process need not lead a group.
     const bool can = self >= 0 && (syscall(424, self, 0, nullptr, 1u << 2) == 0 || errno != EINVAL);
     if (self >= 0) close(self);
     return can;

@@ -1,4 +1,4 @@
-// The request of a source plugin, with what a cache remembers of its files.
+// Tests the build request of a source plugin and the memo of its files that a cache keeps.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ class Remembered : public Workshop {
  protected:
   void SetUp() override {
     store_ = folder_.open();
-    publish_plugin(store_.get(), nullptr);  // there is a cache from now on
+    publish_plugin(store_.get(), nullptr);  // creates the cache
     write("source/noop.cc", "#include \"deep/er.h\"\n#include \"deep/est.h\"\n#include \"link\"\n");
     write("source/deep/er.h", "int deep;\n");
     good_ = fields();
@@ -35,8 +35,9 @@ class Remembered : public Workshop {
   }
   std::vector<CacheField> fields_as_read() { return build_request(manifest(), options)->fields; }
 
-  // Remembers files that are not those there, as if they were read a minute from now: whoever sees
-  // them has not read the folder.
+  // Stores a memo of files that the folder does not contain, sealed as if the folder were read a
+  // minute from now. A request with these files proves that the memo was used and the folder was
+  // not read.
   void remember_others() {
     Stamps stamps(source(), Stamps::now_ns() + kMinute);
     stamps.add("");
@@ -48,7 +49,7 @@ class Remembered : public Workshop {
     ASSERT_TRUE(memo);
     store_->remember("sources of " + source(), *memo);
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(30));  // a tick of the file system's clock
+        std::chrono::milliseconds(30));  // longer than a tick of the file system's clock
   }
 
   CacheFolder folder_;
@@ -83,7 +84,7 @@ TEST_F(Remembered, AnAddedFileIsSeen) {
   EXPECT_NE(fields(), good_);
 }
 
-// It shows in the folder where the new folder is made.
+// The new folder is visible as a change of its parent folder.
 TEST_F(Remembered, AnAddedFileInAnAddedFolderIsSeen) {
   write("source/noop.cc", "#include \"new/er/header.h\"\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
@@ -128,7 +129,7 @@ TEST_F(Remembered, ALinkToAFolderThatBecomesAFileIsSeen) {
   fs::create_directories(top + "/target");
   fs::create_symlink(top + "/target", source() + "/link");
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  EXPECT_EQ(fields(), good_);  // a link to a folder does not count
+  EXPECT_EQ(fields(), good_);  // a link to a folder is ignored
   ASSERT_TRUE(store_->recall("sources of " + source()));
   fs::remove(top + "/target");
   write("target", "int linked;\n");

@@ -1,4 +1,4 @@
-// Builds that succeed and leave something other than the plugin.
+// Tests builds that succeed but leave something other than the plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include "workshop.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 struct ResultCase {
   const char* name;
-  std::string (*body)();  // sh that makes $OUT
+  std::string (*body)();  // returns a shell command that creates $OUT
   const char* found;
 };
 

@@ -1,6 +1,6 @@
-// A program that asks for a build and prints whether it runs with raised privileges and the reasons
-// that it got: `secure_helper PLUGIN_FOLDER CACHE_FOLDER`. The test starts a set-user-ID copy of
-// it.
+// Requests a build and prints whether the process runs with raised privileges, and the reasons it
+// got: `secure_helper PLUGIN_FOLDER CACHE_FOLDER`. The test starts a set-user-ID copy of this
+// program.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/auxv.h>
 

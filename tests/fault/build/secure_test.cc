@@ -1,4 +1,5 @@
-// AT_SECURE: a program with raised privileges starts no build, whatever the caller's PATH says.
+// Tests AT_SECURE: a program with raised privileges starts no build, whatever the caller's PATH
+// contains.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ TEST_F(Secure, BuildsNothing) {
     std::filesystem::create_directories(top + open);
     ASSERT_EQ(chmod((top + open).c_str(), 0777), 0);
   }
-  // A tool that would betray that it was started.
+  // A compiler that leaves a file if it is started.
   tool("c++", "touch $TOP/started; echo 'c++ 1.2.3'");
   const std::string command = "'" + program + "' '" + source() + "' '" + top + "/cache/own' 2>&1";
   FILE* output = popen(command.c_str(), "r");

@@ -1,5 +1,5 @@
-// Stopping a build, and the death of whoever builds: no process and no half state is left, and the
-// next attempt succeeds.
+// Tests stopping a build and killing the building process: no process and no incomplete state stays
+// behind, and the next attempt succeeds.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/wait.h>
@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Children in groups and sessions of their own, as ninja's are, some of which ignore requests to
-// end.
+// Starts children in their own process groups and sessions, as ninja does, some of which ignore
+// SIGTERM.
 constexpr char kBusy[] =
     "setsid sh -c \"trap '' TERM; sleep 61; true\" & (sleep 62 &) ; sleep 63 & touch $TOP/reached; "
     "sleep 64";
@@ -56,7 +56,7 @@ TEST_F(Stopped, BeforeItBegan) {
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
 }
 
-// A cache that tells where the builder is.
+// A cache that reports which stage the builder has reached.
 class TellingCache : public PlainCache {
  public:
   TellingCache(const std::string& folder, std::function<void(const char*)> reached)
@@ -113,8 +113,9 @@ class TellingProgress : public Progress {
 };
 
 struct Stage {
-  const char* name;  // of the test
-  const char* at;    // where this process kills itself; or the tool in which it is killed
+  const char* name;  // test name
+  // the stage at which the builder kills itself, or the tool during which the test kills it
+  const char* at;
   bool is_tool = false;
 };
 

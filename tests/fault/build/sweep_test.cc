@@ -1,5 +1,5 @@
-// Death and failing calls at every stage: the builder is killed before the Nth call by which it
-// changes the cache's folder, and the Nth call fails as on a full or broken disk.
+// Kills the builder, or makes a call fail, at every stage: before the Nth call that changes the
+// cache's folder, or with the Nth call failing as on a full or broken disk.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 namespace opdock::testing {
 namespace {
 
-constexpr int kPoints = 24;  // of each sweep, evenly over all calls
+constexpr int kPoints = 24;  // points of each sweep, spread evenly over all calls
 
 class Sweep : public Workshop {
  protected:
@@ -26,7 +26,7 @@ class Sweep : public Workshop {
     return result;
   }
 
-  // How many calls a good build makes.
+  // Returns how many such calls a good build makes.
   int count_calls() {
     const CacheFolder folder;
     arm(folder.path("cache"), {});

@@ -1,5 +1,5 @@
-// Tools that are missing or misbehave: each has its code, leaves nothing, and the next attempt with
-// good tools succeeds.
+// Tests tools that are missing or misbehave: each case has its code and leaves nothing behind, and
+// the next attempt with good tools succeeds.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,11 +17,11 @@ struct ToolCase {
   const char* tool;
   const char* body;  // NULL: the tool is missing
   Code code;
-  const char* found;  // part of the reasons' text
+  const char* found;  // expected part of the reasons' text
   double timeout = 30;
 };
 
-// printf without end of line, a hundred times a megabyte.
+// Prints 100 MB without an end of line.
 constexpr char kMuch[] =
     "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo 'a.cc:1:2: error: the end'; exit 1";
 

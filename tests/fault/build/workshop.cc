@@ -28,7 +28,7 @@ std::string from_environment(const char* name) {
 }
 
 std::string contents(const std::string& path) {
-  // Not by iterators of the file: they throw where a process in /proc ends while it is read.
+  // Not read with the stream's iterators: they throw if a process in /proc ends during the read.
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
@@ -71,7 +71,7 @@ bool Watcher::cancelled() {
 }
 
 Workshop::Workshop() {
-  // What a host such as Python or a batch system may have set must not matter.
+  // Variables that a host such as Python or a batch system may have set must not affect the tests.
   for (const char* name :
        {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX", "HIPCXX",
         "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "PKG_CONFIG", "PKG_CONFIG_PATH"}) {
