@@ -1,4 +1,4 @@
-// Export and import, and archives that were made to do harm.
+// Tests export and import, and archives made to do harm.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ class Archive : public ::testing::Test {
     EXPECT_EQ(bytes_.size() % 512, 0u);
   }
 
-  // Importing `bytes` is refused with `code`, and nothing of it is taken over.
+  // Expects the import of `bytes` to be refused with `code` and to add nothing.
   void expect_refused(const std::string& bytes, Code code, const std::string& what) {
     CacheFolder to;
     write(to.path("in.tar"), bytes);
@@ -53,7 +53,7 @@ class Archive : public ::testing::Test {
     ASSERT_FALSE(fs::exists(to.path("escaped"))) << what;
   }
 
-  // The archive with its first header changed and its sum made right again.
+  // Returns the archive with its first header changed and the header's checksum corrected.
   std::string with_header(const std::function<void(std::string*)>& change) const {
     std::string header = bytes_.substr(0, 512);
     change(&header);
@@ -88,7 +88,7 @@ TEST_F(Archive, WorksElsewhereAndTwice) {
   ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 0u);
   EXPECT_EQ(done.present, 3u);
-  // Read-only from then on.
+  // From here on the file system is read-only.
   arm(to.path("cache"), {"", 0, Fault::kFail, EROFS});
   EXPECT_EQ(to.open()->find(request(), nullptr, &reasons).size(), 1u);
   EXPECT_EQ(to.open()->find(plugin_request(), nullptr, &reasons).size(), 1u);
@@ -96,7 +96,7 @@ TEST_F(Archive, WorksElsewhereAndTwice) {
   EXPECT_TRUE(reasons.empty()) << text(reasons);
 }
 
-// Its digests agree with themselves whoever made it.
+// An archive's digests are consistent whoever made it, so they do not prove where it comes from.
 TEST_F(Archive, CodeIsTakenFromTrustedMakersAlone) {
   CacheFolder to;
   Imported done;
@@ -142,7 +142,7 @@ TEST_F(Archive, EveryCutIsNoticed) {
 }
 
 TEST_F(Archive, FlippedBytesAreNoticed) {
-  // Some mean nothing: the padding of names and files.
+  // Some flips have no effect: those in the padding of names and files.
   for (size_t at = 0; at < bytes_.size() - 1024; at += 37) {
     std::string bytes = bytes_;
     bytes[at] = static_cast<char>(bytes[at] ^ 0x15);

@@ -1,4 +1,5 @@
-// Published bytes change: every single one, and every length. Nothing damaged is ever returned.
+// Tests changes of published bytes: each single byte, and each length. Nothing damaged is ever
+// returned.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,15 +26,15 @@ class Damage : public ::testing::Test {
     ASSERT_TRUE(reasons.empty()) << text(reasons);
   }
 
-  // `path` holds something else now: it is not found, moved aside with a reason, and no other entry
-  // suffers. The next attempt is right.
+  // `path` holds something else now. Expects that it is not found and is moved aside with a reason,
+  // and that the next search reports nothing.
   void expect_set_aside(const CacheRequest& asked, const std::string& what) {
     fs::remove_all(folder_.path("cache/v1/bad"));
     std::vector<Reason> reasons;
     ASSERT_TRUE(folder_.open()->find(asked, nullptr, &reasons).empty()) << what;
     ASSERT_EQ(reasons.size(), 1u) << what << text(reasons);
     ASSERT_EQ(reasons[0].code, Code::kCacheDamaged) << what << text(reasons);
-    ASSERT_EQ(folder_.list("bad").size(), 2u) << what;  // it and why
+    ASSERT_EQ(folder_.list("bad").size(), 2u) << what;  // the entry and its reason
     reasons.clear();
     ASSERT_TRUE(folder_.open()->find(asked, nullptr, &reasons).empty()) << what;
     ASSERT_TRUE(reasons.empty()) << what << text(reasons);
@@ -114,7 +115,7 @@ TEST_F(Damage, EveryLengthOfAPlugin) {
   expect_right_afterwards();
 }
 
-// Something else stands where an entry should.
+// Something that stands in the place of an entry.
 struct Instead {
   const char* name;
   std::function<void(const std::string& path, const std::string& folder)> put;
@@ -143,7 +144,7 @@ TEST_P(InsteadTest, OfTheLibrary) {
   expect_right_afterwards();
 }
 
-// Another request's good entry, copied by hand.
+// A valid entry of another request, copied by hand.
 TEST_F(Damage, EntryOfAnotherRequest) {
   const auto other = folder_.open()->publish_blobs(request("other"), maker(), blobs(), nullptr);
   write(path_, read(other->path()));
@@ -181,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(
                 }}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// A whole entry of a later format is neither returned, nor moved, nor overwritten.
+// A complete entry of a later format is neither returned, nor moved, nor overwritten.
 TEST_F(Damage, NewerFormatIsLeftAlone) {
   const std::string bytes = newer_format(good_);
   write(path_, bytes);
@@ -195,7 +196,7 @@ TEST_F(Damage, NewerFormatIsLeftAlone) {
   make_older(path_, 1 << 30);
   collect_now(folder_, 0);
   EXPECT_EQ(read(path_), bytes);
-  // Another compiler's variant of the same request works beside it.
+  // Another compiler's variant of the same request still works.
   reasons.clear();
   const CacheMaker other = maker("fedcba9876543210");
   EXPECT_NE(cache->publish_blobs(request(), other, blobs(), &reasons), nullptr);

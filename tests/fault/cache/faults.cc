@@ -1,4 +1,4 @@
-// These definitions come before the C library's, also for the code that is tested.
+// Replaces functions of the C library, also for the code under test.
 // SPDX-License-Identifier: Apache-2.0
 #include "faults.h"
 
@@ -45,7 +45,7 @@ std::string path_of(int fd) {
   return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : std::string();
 }
 
-// Calls the real function, unless it is the turn of the fault.
+// Calls the real function, unless the armed fault is due at this call.
 template <class Call>
 auto pass(const char* function, const std::string& path, const Call& call) -> decltype(call()) {
   if (!state.armed || !path.starts_with(state.root)) return call();
@@ -106,7 +106,7 @@ ssize_t pwrite(int fd, const void* bytes, size_t size, off_t offset) {
   return pass("pwrite", path_of(fd), [&] { return REAL(pwrite)(fd, bytes, size, offset); });
 }
 
-// Never done for real: the machine does not crash here, and it takes most of the time.
+// Never really syncs: it would take most of the tests' time, and the machine does not crash here.
 int fsync(int fd) {
   if (!state.armed) return 0;
   return pass("fsync", path_of(fd), [] { return 0; });
@@ -129,12 +129,12 @@ int futimens(int fd, const struct timespec times[2]) noexcept {
 
 int flock(int fd, int operation) noexcept {
   if (!state.armed) return REAL(flock)(fd, operation);
-  // Not a change of the file system: only where it is asked for.
+  // Locking does not change the file system, so it is counted only if the fault names it.
   if (state.fault.function != "flock") return REAL(flock)(fd, operation);
   return pass("flock", path_of(fd), [&] { return REAL(flock)(fd, operation); });
 }
 
-// No change either, but a cache that cannot be written says so here too.
+// A check changes nothing either, but a cache that cannot be written must learn of it here too.
 int faccessat(int folder, const char* path, int mode, int flags) noexcept {
   const auto call = [&] { return REAL(faccessat)(folder, path, mode, flags); };
   const bool fails_all = state.fault.nth == 0 && state.fault.error != 0;

@@ -1,5 +1,5 @@
-// Stands between the cache and the C library: lets the Nth call that touches a folder fail, or
-// kills the process there, and shifts the clock. For one thread at a time.
+// Injects faults between the cache and the C library: the Nth call that touches a folder fails or
+// kills the process, and the clock can be shifted. For one thread at a time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,20 +11,20 @@ namespace opdock::testing {
 
 struct Fault {
   enum What { kFail, kKillBefore, kKillAfter };
-  // "open", "write", "fsync", "renameat2", … ; "" for any call that changes the file system. Of
-  // open, only calls that write or create count.
+  // Name of the function ("open", "write", "fsync", "renameat2", …), or "" for any call that
+  // changes the file system. Calls of open count only if they write or create.
   std::string function;
-  int nth = 0;  // from 1; 0: every one
+  int nth = 0;  // number of the call, from 1; 0: every call
   What what = kFail;
   int error = 0;
 };
 
-// From now on, calls on paths below `root` are counted and `fault` happens.
+// From now on, counts calls on paths below `root` and injects `fault`.
 void arm(const std::string& root, const Fault& fault);
-// Ends it. What was called, "write v1/tmp/…", in order.
+// Stops injecting. Returns the counted calls in order, each as "write v1/tmp/…".
 std::vector<std::string> disarm();
 
-// The wall clock goes this much ahead (or behind).
+// Shifts the wall clock by this many seconds; negative shifts it back.
 void shift_clock(int64_t seconds);
 
 }  // namespace opdock::testing

@@ -1,4 +1,5 @@
-// The publisher is killed at every stage; the others go on at once, and nothing half made is found.
+// Kills the publisher at every stage: the other processes go on at once, and nothing incomplete is
+// found.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +11,7 @@ namespace {
 
 struct Stage {
   const char* name;
-  bool folder;  // publishes a folder rather than blobs
+  bool folder;  // publishes a folder instead of blobs
   Fault fault;
 };
 
@@ -51,7 +52,8 @@ int publish(const CacheFolder& folder, bool is_folder, std::vector<Reason>* reas
   return entry == nullptr;
 }
 
-// What dead processes left is removed once it is so old that nobody can be about to lock it.
+// Expects a collection to remove what dead processes left, once it is so old that no process can be
+// about to lock it.
 void expect_swept(const CacheFolder& folder) {
   make_older(folder.path("cache/v1/tmp"), 120);
   collect_now(folder, UINT64_MAX);
@@ -73,7 +75,7 @@ TEST_P(Kill, LeavesTheOthersGoingOn) {
   expect_swept(folder);
 }
 
-// Somebody waits while it happens.
+// Another process waits for the lock when the holder is killed.
 TEST_P(Kill, FreesTheLockForWhoWaits) {
   CacheFolder folder;
   publish_neighbour(folder);
@@ -110,7 +112,7 @@ TEST_P(Kill, FreesTheLockForWhoWaits) {
 INSTANTIATE_TEST_SUITE_P(At, Kill, ::testing::ValuesIn(kStages),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The same without names: before each single call that changes anything.
+// Kills the publisher before every single call that changes anything.
 TEST(KillSweep, BeforeEveryCall) {
   for (const bool is_folder : {false, true}) {
     for (int nth = 1;; ++nth) {

@@ -1,4 +1,4 @@
-// The holder of a lock dies, stops or forks; or there are no locks at all.
+// Tests locks whose holder dies, stops or forks, and file systems without locks.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,10 +20,10 @@ extern char** environ;
 namespace opdock::testing {
 namespace {
 
-// Ends a wait that a defect would make endless.
+// Ends a wait that a defect would make endless: it cancels after 30 s.
 class Patience final : public Progress {
  public:
-  // polling: counts this wait, once it has asked whether it is cancelled. May be NULL.
+  // polling: incremented once, when this wait first asks whether it is cancelled. May be NULL.
   explicit Patience(std::atomic<int>* polling = nullptr) : polling_(polling) {}
 
   void step(std::string_view text, double) override { said_ = text; }
@@ -44,7 +44,7 @@ class Patience final : public Progress {
       std::chrono::steady_clock::now() + std::chrono::seconds(30);
 };
 
-// A child that takes the lock of request(), says so, runs `then` and sleeps.
+// A child that takes the lock of request(), runs `then`, reports that it is ready, and sleeps.
 class Holder {
  public:
   explicit Holder(const CacheFolder& folder, const std::function<void()>& then = [] {}) {
@@ -138,7 +138,7 @@ TEST(Lock, SaysThatItsHolderIsStopped) {
   EXPECT_EQ(folder.open()->lock(request(), maker(), &patience, &reasons), nullptr);
   EXPECT_TRUE(has(reasons, Code::kCancelled)) << text(reasons);
   EXPECT_NE(patience.said().find("it is stopped"), std::string::npos) << patience.said();
-  // Killed rather than continued: the next attempt has it.
+  // Killing the stopped holder frees the lock for the next attempt.
   holder.end();
   EXPECT_NE(folder.open()->lock(request(), maker(), nullptr, &reasons), nullptr);
 }
@@ -182,9 +182,8 @@ TEST(Lock, RemovedFromUnderItsHolderIsTakenAnew) {
   EXPECT_NE(cache->lock(request(), maker(), &patience, nullptr), nullptr);
 }
 
-// A forked child has a copy of every descriptor: it must not keep the lock alive.
-// Between opening and locking it, another process may have swept the file, and a third made it
-// anew.
+// Between opening and locking the lock file, another process may have removed it in a sweep, and a
+// third may have created it anew.
 TEST(Lock, OfAFileThatWasSweptBeforeItWasLockedIsNone) {
   CacheFolder folder;
   const std::string path = folder.path("lock");
@@ -198,6 +197,7 @@ TEST(Lock, OfAFileThatWasSweptBeforeItWasLockedIsNone) {
   EXPECT_EQ(first.try_lock(), EWOULDBLOCK);
 }
 
+// A forked child has a copy of every descriptor, but it must not keep the lock alive.
 TEST(Lock, DiesWithItsHolderAlthoughAChildLivesOn) {
   CacheFolder folder;
   int pids[2];
@@ -282,13 +282,13 @@ TEST_P(NoLocks, GoesOnUnlocked) {
   EXPECT_TRUE(has(reasons, Code::kCacheLock)) << text(reasons);
   const auto first = cache->publish_blobs(request(), maker(), blobs(), &reasons);
   ASSERT_NE(first, nullptr);
-  // Another made it at the same time: the second is dropped, and its maker gets the first.
+  // Another process made it at the same time: the second is dropped, and its maker gets the first.
   const auto second = cache->publish_blobs(request(), maker(), {{"image", "other"}}, &reasons);
   ASSERT_NE(second, nullptr);
   expect_whole(*second);
   EXPECT_NE(publish_plugin(cache.get(), &reasons), nullptr) << text(reasons);
   EXPECT_TRUE(folder.temp().empty());
-  // What was used within the day may be in use somewhere.
+  // Without locks, an entry that was used within the last day may be in use somewhere.
   collect_now(folder, 0);
   EXPECT_EQ(cache->find(request(), nullptr, nullptr).size(), 1u);
   make_older(first->path(), 7200);
@@ -304,7 +304,7 @@ TEST_P(NoLocks, GoesOnUnlocked) {
 
 INSTANTIATE_TEST_SUITE_P(Errors, NoLocks, ::testing::Values(ENOLCK, ENOSYS, EOPNOTSUPP, EIO));
 
-// Without renameat2's flag, as on NFS, and without hard links either.
+// Publishing works without renameat2's flag, as on NFS, and needs no hard links either.
 class OtherRenames : public ::testing::TestWithParam<int> {};
 
 TEST_P(OtherRenames, PublishOnce) {
@@ -355,7 +355,7 @@ int make_count(const std::string& log) {
   return static_cast<int>(read(log).size());
 }
 
-// `count` processes ask for one thing; each maker leaves a byte in a file.
+// `count` processes ask for the same thing; each process that makes it appends a byte to a file.
 void ask_from_processes(const CacheFolder& folder, int count, const std::function<void()>& make) {
   const std::string log = folder.path("made");
   int start[2];
@@ -365,7 +365,7 @@ void ask_from_processes(const CacheFolder& folder, int count, const std::functio
     children.push_back(start_child([&] {
       close(start[1]);
       char byte = 0;
-      if (::read(start[0], &byte, 1) != 0) return 1;  // all begin when the pipe is closed
+      if (::read(start[0], &byte, 1) != 0) return 1;  // all start when the pipe is closed
       const auto cache = folder.open();
       int made = 0;
       std::vector<Reason> reasons;
@@ -434,9 +434,9 @@ TEST(Once, AllLearnOfAFailure) {
   }
   while (polling < 8) usleep(1000);
   cache->remember_failure(request(), maker(), {make_reason(Code::kCacheLock, "x", "y")}, "log");
-  for (std::thread& thread : threads) thread.join();  // although the lock is still held
+  for (std::thread& thread : threads) thread.join();  // they return although the lock is still held
   EXPECT_EQ(learned, 8);
-  // A caller that the failure does not help asks again, and waits as before.
+  // A caller that cannot use the remembered failure asks again and waits as before.
   Patience patience;
   patience.stop_at_word();
   EXPECT_EQ(cache->lock(request(), maker(), &patience, nullptr), nullptr);

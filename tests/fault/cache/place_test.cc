@@ -1,4 +1,4 @@
-// Folders that cannot be the cache, or cannot be written.
+// Tests folders that cannot be the cache or cannot be written.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 struct Place {
   const char* name;
-  // Prepares folder.path("cache"), or something in its place.
+  // Prepares folder.path("cache"), or puts something else in its place.
   std::function<void(const CacheFolder&)> prepare;
-  const char* found;  // in the reason
+  const char* found;  // expected in the reason
 };
 
 class Unusable : public ::testing::TestWithParam<Place> {};
@@ -43,7 +43,7 @@ TEST_P(Unusable, IsRefusedAndEverythingMisses) {
   cache->remember_failure(request(), maker(), reasons, "");
   EXPECT_FALSE(cache->failure(request(), maker(), nullptr));
   EXPECT_TRUE(cache->what_changed(request()).empty());
-  // Somewhere else it works.
+  // A cache in another folder works.
   CacheFolder other;
   publish_neighbour(other);
   expect_next_attempt_right(other);
@@ -148,7 +148,7 @@ TEST(Place, InsideItSomethingElseIsAFile) {
     CacheFolder folder;
     publish_neighbour(folder);
     const std::string path = folder.path("cache") + name;
-    std::error_code ignored;  // there need be no bad folder
+    std::error_code ignored;  // the folder for damaged entries need not exist
     fs::rename(path, folder.path("moved"), ignored);
     write(path, "x");
     std::vector<Reason> reasons;
@@ -173,7 +173,7 @@ TEST_P(ReadOnly, FindsAndWritesNothing) {
   const auto good = folder.open()->publish_blobs(request(), maker(), blobs(), nullptr);
   ASSERT_NE(publish_plugin(folder.open().get(), nullptr), nullptr);
   publish_neighbour(folder);
-  make_older(good->path(), 86400);  // so that its use would be marked
+  make_older(good->path(), 86400);  // old enough that a use would update its time
   arm(folder.path("cache"), {"", 0, Fault::kFail, GetParam()});
   std::vector<Reason> reasons;
   {
@@ -214,12 +214,12 @@ TEST_P(ReadOnly, DamageIsPassedOver) {
   EXPECT_EQ(found.size(), 1u);
   EXPECT_TRUE(has(reasons, Code::kCacheDamaged)) << text(reasons);
   EXPECT_EQ(read(path), "damaged");
-  folder.open()->find(request(), nullptr, nullptr);  // sets it aside
+  folder.open()->find(request(), nullptr, nullptr);  // moves the damaged entry aside
   ASSERT_NE(folder.open()->publish_blobs(request(), maker(), blobs(), nullptr), nullptr);
   EXPECT_EQ(folder.open()->find(request(), nullptr, nullptr).size(), 2u);
 }
 
-// What a machine may keep to spare itself work goes to the user's own folder instead.
+// Memos, which only save work, go to the user's own folder if the cache is read-only.
 TEST_P(ReadOnly, MemosGoToTheUsersOwnFolder) {
   CacheFolder folder;
   ASSERT_NE(publish_plugin(folder.open().get(), nullptr), nullptr);
@@ -241,12 +241,12 @@ TEST_P(ReadOnly, MemosGoToTheUsersOwnFolder) {
   EXPECT_EQ(reopen()->recall("before"), std::nullopt) << "one place or the other";
   EXPECT_TRUE(fs::exists(folder.path("own/opdock/CACHEDIR.TAG")));
   EXPECT_EQ(reopen()->find(plugin_request(), nullptr, nullptr).size(), 1u);
-  // One that others can write is ignored.
+  // A folder for memos that others can write is ignored.
   ASSERT_EQ(chmod(folder.path("own/opdock").c_str(), 0777), 0);
   EXPECT_EQ(reopen()->recall("name"), std::nullopt);
   disarm();
   EXPECT_EQ(names(), before);
-  // Where the cache itself can be written, they are there.
+  // If the cache itself can be written, the memos are there.
   ASSERT_EQ(chmod(folder.path("own/opdock").c_str(), 0700), 0);
   EXPECT_EQ(reopen()->recall("name"), std::nullopt);
   EXPECT_EQ(reopen()->recall("before"), "x");

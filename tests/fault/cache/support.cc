@@ -69,7 +69,8 @@ cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes) {
   return cache::collect({folder.path("cache")}, max_bytes);
 }
 
-// Magic, the format's number, and the first four bytes of their SHA-256: docs/cache.md.
+// The head is the magic, the format number, and the first four bytes of their SHA-256
+// (docs/cache.md).
 std::string newer_format(std::string bytes) {
   bytes[8] = 2;
   const Digest digest = sha256(bytes.substr(0, 12));

@@ -1,4 +1,5 @@
-// Every call that changes the file system fails once, with each error a full or faulty disk gives.
+// Makes every call that changes the file system fail once, with each error that a full or faulty
+// disk gives.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,8 +11,8 @@
 namespace opdock::testing {
 namespace {
 
-// The calls that publishing makes, and at most how often: Sweep.CoversEveryCall compares this with
-// the real ones.
+// The calls that publishing makes and how often; SweepTable.CoversEveryCall compares the table with
+// the actual calls.
 struct Calls {
   const char* function;
   int count;
@@ -76,7 +77,7 @@ TEST_P(Sweep, FailsCleanly) {
     EXPECT_NE(text(reasons).find(std::generic_category().message(GetParam().error)),
               std::string::npos)
         << text(reasons);
-    // Nothing is left behind, unless it is removing that failed.
+    // Nothing is left behind, unless the removal itself failed.
     if (std::string(GetParam().function) != "unlink") {
       EXPECT_TRUE(folder.temp().empty());
     }

@@ -1,4 +1,4 @@
-// Clocks that are wrong, and what eviction may take.
+// Tests wrong clocks, and which entries eviction may remove.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,8 @@ TEST(Collect, TakesTheLeastRecentlyUsed) {
   for (const char* source : {"a", "b", "c", "d"}) {
     make_older(publish(folder, source)->path(), 7200);
   }
-  for (const char* source : {"c", "a"}) EXPECT_TRUE(is_there(folder, source));  // marks as used
+  // marks them as used
+  for (const char* source : {"c", "a"}) EXPECT_TRUE(is_there(folder, source));
   make_older(folder.path("cache/v1/kernels/" + request("b").key().substr(0, 2) + "/" +
                          request("b").key() + "/" + maker().id),
              9000);
@@ -41,7 +42,8 @@ TEST(Collect, TakesTheLeastRecentlyUsed) {
   EXPECT_EQ(done.removed, 1u);
   EXPECT_EQ(done.kept_bytes, all - done.removed_bytes);
   EXPECT_FALSE(is_there(folder, "b"));
-  EXPECT_EQ(collect_now(folder, 0).removed, 1u);  // d; a, c were used within the ten minutes
+  // removes d; a and c were used within the last ten minutes
+  EXPECT_EQ(collect_now(folder, 0).removed, 1u);
   EXPECT_TRUE(is_there(folder, "a"));
   EXPECT_TRUE(is_there(folder, "c"));
 }
@@ -112,7 +114,7 @@ TEST(Collect, SweepsOldLocksButNotHeldOnes) {
   cache->lock(request("b"), maker(), nullptr, nullptr);
   make_older(folder.path("cache/v1/locks"), kYear);
   collect_now(folder, UINT64_MAX);
-  EXPECT_EQ(folder.list("locks").size(), 2u);  // the held one and gc's own
+  EXPECT_EQ(folder.list("locks").size(), 2u);  // the held one and the collector's own
   EXPECT_NE(cache->lock(request("b"), maker(), nullptr, nullptr), nullptr);
 }
 
@@ -124,13 +126,13 @@ TEST(Collect, KeepsTheBadForAWhileAndNotTooMany) {
     EXPECT_FALSE(is_there(folder, "a"));
   }
   collect_now(folder, UINT64_MAX);
-  EXPECT_EQ(folder.list("bad").size(), 32u);  // each with its reason
+  EXPECT_EQ(folder.list("bad").size(), 32u);  // 16 entries, each with its reason
   make_older(folder.path("cache/v1/bad"), 8 * 86400);
   collect_now(folder, UINT64_MAX);
   EXPECT_TRUE(folder.list("bad").empty());
 }
 
-// ---- clocks. The process's clock is shifted, or the files' times are.
+// ---- clocks. Either the process's clock is shifted or the files' times are.
 
 class Clock : public ::testing::TestWithParam<int64_t> {
  protected:
@@ -161,7 +163,7 @@ TEST_P(Clock, EvictsNothingNewOrInUse) {
   for (const char* source : {"a", "b", "c"}) EXPECT_TRUE(is_there(folder, source));
 }
 
-// Files from a machine whose clock was off: they are used, and their times become sane.
+// Files from a machine with a wrong clock are used, and their times are corrected.
 TEST_P(Clock, FilesFromAnotherTime) {
   CacheFolder folder;
   const std::string path = publish(folder, "a")->path();
@@ -177,7 +179,7 @@ TEST_P(Clock, WhatWasNotUsedSinceIsEvictedInTheEnd) {
   CacheFolder folder;
   const std::string path = publish(folder, "a")->path();
   make_older(path, GetParam());
-  collect_now(folder, 0);  // of one dated in the future this corrects the time
+  collect_now(folder, 0);  // corrects the time of an entry dated in the future
   if (GetParam() < 0) {
     EXPECT_LT(std::abs(modified(path) - std::time(nullptr)), 60);
     make_older(path, 7200);
