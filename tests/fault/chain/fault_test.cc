@@ -1,5 +1,5 @@
-// What goes wrong on the way: each case has its code, the host alive, another plugin still served,
-// and the next attempt right once the cause is gone.
+// Tests what can go wrong while an op is resolved: each case has its code, the host stays alive,
+// another plugin is still served, and the next attempt succeeds once the cause is gone.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One GPU for the whole program: the first look in a process decides which GPUs there are.
+// One GPU for the whole program, because the first probe in a process decides which GPUs there are.
 class WithGpu : public ::testing::Environment {
   void SetUp() override { gpu_.emplace(); }
   void TearDown() override { gpu_.reset(); }
@@ -40,7 +40,7 @@ struct FaultCase {
   void (*spoil)(FaultWorld& world);
   void (*mend)(FaultWorld& world);
   const char* step = "build";
-  bool before_scan = true;  // else after the runtime has listed the plugins
+  bool before_scan = true;  // otherwise after the runtime has listed the plugins
 };
 
 void PrintTo(const FaultCase& row, std::ostream* out) {
@@ -57,8 +57,8 @@ void good_tools(FaultWorld& w) {
   w.tool("meson", kMeson);
   w.tool("ninja", ninja_that_copies("good"));
 }
-// Failures are remembered for an input: what mends the tool alone must change the compiler's
-// answer, as another version would.
+// Failures are remembered per input. A fix of a tool that is not an input must also change the
+// compiler's version, so that the build is tried again.
 void other_tools(FaultWorld& w) {
   good_tools(w);
   w.tool("c++", "echo 'c++ 1.2.4'");
@@ -107,7 +107,7 @@ const FaultCase kCases[] = {
      }},
     {"built_plugin_refuses_to_load", "load-failed",
      [](FaultWorld& w) {
-       // Checked and found usable; then a symbol is missing that only the loader asks for.
+       // The plugin passes the checks; then a symbol is missing that only the loader looks up.
        w.tool("ninja", ninja_that_copies("good") + "; echo x >> $TOP/builds");
        fs::rename(w.path("plugins/good"), w.path("home/good"));
        w.add_source("missing_symbol", "1.0", "", "good");
@@ -279,7 +279,7 @@ TEST_F(Fault, WhatIsNotTrustedIsNeverBuiltNorItsReferenceRun) {
   const std::string places = path("plugins");
   opdock_options options{};
   options.struct_size = sizeof options;
-  options.package_path = places.c_str();  // no consent
+  options.package_path = places.c_str();  // a place without the user's consent
   opdock_runtime* made = nullptr;
   ASSERT_EQ(opdock_runtime_create(&options, &made, nullptr, 0), OPDOCK_OK);
   const RuntimePtr runtime(made);

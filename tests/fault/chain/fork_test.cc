@@ -1,5 +1,5 @@
-// Fork at every stage of another thread's work, and from within hooks: the child is served, or has
-// an error at once; the parent's work goes on. A child that hangs is ended by SIGALRM.
+// Forks at every stage of another thread's work and within hooks: the child is served or gets an
+// error at once, and the parent's work goes on. SIGALRM ends a child that hangs.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-// What a child answers; its exit status.
+// A child's result, which is its exit status.
 enum Answer { kServed = 0, kRefused = 1, kWrong = 2 };
 
 class Fork : public World {
@@ -33,7 +33,7 @@ class Fork : public World {
     setenv("OPDOCK_CASE_BEGUN", path("begun").c_str(), 1);
     setenv("OPDOCK_CASE_GO", path("go").c_str(), 1);
   }
-  // The wait status of a child that does `work`.
+  // Runs `work` in a child and returns the child's wait status.
   static int in_child(const std::function<int()>& work) {
     const pid_t child = fork();
     if (child == 0) {
@@ -58,7 +58,7 @@ class Fork : public World {
     ASSERT_TRUE(fs::exists(path(file)));
   }
   void go() const { top_.write("go", ""); }
-  // ninja that waits until the file `go` is there.
+  // Replaces ninja by a script that waits until the file `go` exists.
   void slow_ninja() {
     tool("ninja",
          "echo build >> $TOP/builds\n/bin/mkdir -p \"$2/plugins\"\n"
@@ -67,7 +67,7 @@ class Fork : public World {
   }
 };
 
-// Many forks, because the other thread may be at any point of it.
+// Forks often, because the other thread may be at any point of the scan.
 TEST_F(Fork, DuringAScan) {
   for (int i = 0; i < 50; ++i) top_.add("good", "plugins/copy" + std::to_string(i) + ".so");
   top_.add("good_b", "plugins/good_b.so");
@@ -152,7 +152,7 @@ TEST_P(ForkDuringALoad, TheChildIsRefusedThePluginAndServedOthers) {
   go();
   loading.join();
   EXPECT_EQ(mine.status, OPDOCK_OK) << mine.text;
-  // It was loaded completely before the fork, so it can be used.
+  // The plugin was completely loaded before this fork, so the child can use it.
   EXPECT_EQ(in_child([&] { return answer_of(call(runtime.get(), name)); }), exited(kServed));
 }
 
@@ -180,7 +180,7 @@ TEST_F(Fork, DuringABuildTheChildWaitsForTheParentsAsAnyProcess) {
   EXPECT_EQ(builds(), 1u);
 }
 
-// The lock file is the parent's: the child, which has a copy of the descriptor, must not keep it.
+// The lock file is the parent's. The child has a copy of the descriptor and must not keep the lock.
 TEST_F(Fork, WhileTheCachesLockIsHeldAndItsHolderDies) {
   add_source("good");
   slow_ninja();
@@ -190,7 +190,7 @@ TEST_F(Fork, WhileTheCachesLockIsHeldAndItsHolderDies) {
     alarm(60);
     std::thread([&] { resolve(runtime.get(), "good"); }).detach();
     while (builds() == 0) std::this_thread::sleep_for(10ms);
-    if (fork() == 0) {  // lives on
+    if (fork() == 0) {  // this child outlives the holder
       alarm(200);
       while (fs::exists(path()) && !fs::exists(path("done"))) std::this_thread::sleep_for(10ms);
       _exit(0);
@@ -201,7 +201,7 @@ TEST_F(Fork, WhileTheCachesLockIsHeldAndItsHolderDies) {
   ASSERT_EQ(waitpid(holder, &status, 0), holder);
   ASSERT_EQ(status, 0);
   go();
-  alarm(100);  // a lock that the grandchild kept is waited for longer
+  alarm(100);  // ends the test if the grandchild kept the lock, which would take longer
   EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
   alarm(0);
   top_.write("done", "");
@@ -259,7 +259,7 @@ TEST_F(Fork, WhileAnotherThreadIsInALogHook) {
   EXPECT_EQ(in_child([&] {
               leave = true;
               const Answer answer = answer_of(call(runtime.get(), "run_says"));
-              opdock_runtime_destroy(runtime.release());  // waits for hooks of this process alone
+              opdock_runtime_destroy(runtime.release());  // waits only for hooks of this process
               return answer;
             }),
             exited(kServed));
@@ -285,7 +285,8 @@ TEST_F(Fork, WhileAnotherThreadIsInAProgressHook) {
   EXPECT_EQ(call(runtime.get(), "good").status, OPDOCK_OK);
 }
 
-// The child is in the hook too: it is refused what the parent builds, and gets other ops.
+// The child runs inside the hook too: it is refused the op that the parent builds, and gets other
+// ops.
 TEST_F(Fork, ByAProgressHookWhoseChildCalls) {
   add_source("good");
   top_.add("good_b", "plugins/good_b.so");
@@ -305,7 +306,7 @@ TEST_F(Fork, ByAProgressHookWhoseChildCalls) {
   EXPECT_EQ(status, exited(kRefused));
 }
 
-// In a child that returns from the hook the work ends as stopped, and the parent's is left alone.
+// If the child returns from the hook, its work ends as cancelled, and the parent's work continues.
 TEST_F(Fork, ByAHookThatComesBackInTheChild) {
   add_source("good");
   tool("ninja",

@@ -1,5 +1,5 @@
-// Hooks that call the library: what they may ask for is served, what would wait for itself is an
-// error at once. A thread that waits for itself would not end: SIGALRM does.
+// Tests hooks that call the library: a request that can be served is served, and one that would
+// wait for itself is an error at once. SIGALRM ends a thread that waits for itself forever.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ class Hooks : public World {
   Hooks() { alarm(100); }
   ~Hooks() override { alarm(0); }
 
-  // Does `inner` in the first hook that comes, and not in those that `inner` brings about.
+  // Runs `inner` in the first hook, but not in hooks that `inner` itself causes.
   static std::function<void(const std::string&)> once(int* count, std::function<void()> inner) {
     return [count, inner = std::move(inner)](const std::string&) {
       if (++*count == 1) inner();
@@ -46,7 +46,7 @@ class Hooks : public World {
   }
 };
 
-// A scan that has something to log: a list of consents that everybody can write.
+// A scan that logs a warning: everybody can write the list of trusted places.
 class LogHookInAScan : public Hooks {
  protected:
   LogHookInAScan() {
@@ -56,7 +56,7 @@ class LogHookInAScan : public Hooks {
     chmod(path("config/opdock/trusted").c_str(), 0666);
     setenv("XDG_CONFIG_HOME", path("config").c_str(), 1);
   }
-  // What `inner` gives when the hook calls it.
+  // Returns the result of `inner`, called by the hook.
   opdock_status in_hook(const std::function<opdock_status(opdock_runtime*)>& inner) {
     Program program;
     int count = 0;
@@ -115,7 +115,8 @@ TEST_F(Hooks, OfAnotherOpsLogGetAnError) {
   EXPECT_EQ(call(made.get(), "serial_run_says").status, OPDOCK_OK);
   EXPECT_EQ(inner.status, OPDOCK_INVALID_ARGUMENT);
   EXPECT_NE(inner.text.find("within-itself"), std::string::npos) << inner.text;
-  EXPECT_EQ(call(made.get(), "serial_run_says").status, OPDOCK_OK);  // nothing is left behind
+  // the refusal leaves no state behind
+  EXPECT_EQ(call(made.get(), "serial_run_says").status, OPDOCK_OK);
 }
 
 TEST_F(Hooks, OfAnOpsLogMayUseAnotherRuntime) {
@@ -132,7 +133,7 @@ TEST_F(Hooks, OfAnOpsLogMayUseAnotherRuntime) {
   EXPECT_EQ(inner.status, OPDOCK_OK) << inner.text;
 }
 
-// What init calls: the plugin is being loaded.
+// Called by the plugin's init, while the plugin is being loaded.
 std::function<void()> called_by_init;
 void call_it() {
   if (called_by_init) called_by_init();
@@ -176,7 +177,8 @@ TEST_F(Hooks, OfABuildGetAnErrorForTheOpThatIsBuilt) {
   EXPECT_EQ(builds(), 1u);
 }
 
-// In a progress hook of the build itself: the first one comes before its lock is held.
+// Uses a progress hook of the build itself, because the first progress hook comes before the
+// build's lock is held.
 TEST_F(Hooks, OfABuildGetAnErrorForABuildOfTheSamePlugin) {
   const std::string folder = add_source("good");
   tool("ninja",
@@ -241,7 +243,7 @@ TEST_F(Hooks, TheDoctorTellsOfAPluginThatWasOverwrittenWhileLoaded) {
   EXPECT_NE(told.at("advice").dump().find("restart the program"), std::string::npos);
 }
 
-// Two threads, each in a hook of its build, ask for what the other one builds.
+// Two threads, each in a hook of its own build, ask for the op that the other thread builds.
 TEST_F(Hooks, ThatWouldWaitForEachOtherAreTold) {
   add_source("good");
   add_source("good_b");
@@ -269,7 +271,7 @@ TEST_F(Hooks, ThatWouldWaitForEachOtherAreTold) {
   std::thread one(ask, "good", "good_b"), two(ask, "good_b", "good");
   one.join();
   two.join();
-  EXPECT_EQ(refused, 1);  // one of them; the other one waits for it
+  EXPECT_EQ(refused, 1);  // one is refused, and the other waits for it
   EXPECT_EQ(served, 2);
 }
 

@@ -1,4 +1,5 @@
-// Which step serves, in which order, and what is reported of it.
+// Tests which step of the chain serves an op, in which order the steps are tried, and what is
+// reported.
 // SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 
@@ -18,7 +19,7 @@ class Steps : public World {};
 
 TEST_F(Steps, ABinaryServesAndNothingIsBuilt) {
   top_.add("good", "plugins/good.so");
-  add_source("good", "9.0");  // newer, and still not preferred to a fitting binary
+  add_source("good", "9.0");  // newer, but a fitting binary is still preferred
   const RuntimePtr runtime = this->runtime();
   EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
   EXPECT_EQ(builds(), 0u);
@@ -65,8 +66,8 @@ TEST_F(Steps, ASourceIsBuiltOnceAndFoundInTheCacheAfterwards) {
   EXPECT_TRUE(second.told.empty());
 }
 
-// Explaining reads the plugin's files too: it is stopped like a build, and refuses what is too
-// large for one.
+// An explanation reads the plugin's files too: it can be cancelled like a build, and it refuses
+// files that are too large for a build.
 TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
   const std::string folder = add_source("good");
   fs::resize_file(folder + "/code.c", 250 << 20);
@@ -88,7 +89,7 @@ TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
   EXPECT_EQ(outcome(explain(runtime().get(), "good"), "build"), "used");
 }
 
-// An nvcc that reports no version is tried, and the record has a warning.
+// An nvcc that reports no version is tried, and the record gets a warning.
 TEST_F(Steps, WarningsOfABuildAreReportedThoughItServes) {
   const std::string folder = add_source("good");
   std::string toml;
@@ -222,7 +223,7 @@ TEST_F(Steps, TheErrorIsTheStoryStepByStep) {
   }
 }
 
-// Whether there is none, or one without so many devices.
+// The text is the same whether there is no driver or a driver without that many devices.
 TEST_F(Steps, AMissingDriverIsToldInPlainWords) {
   add_source("good", "1.0", "reference = \"reference.py\"\n");
   top_.write("plugins/good/reference.py", "def good(x):\n    return x\n");
@@ -321,7 +322,8 @@ TEST_F(Steps, AReferenceThatCannotBeOpenedLeavesNothingBehind) {
 }
 
 TEST_F(Steps, WithoutAnyUsablePluginTheReferenceMakesAFunction) {
-  top_.add("note_major", "plugins/note_major.so");  // another ABI: rejected as a whole
+  // written for another ABI and therefore rejected as a whole
+  top_.add("note_major", "plugins/note_major.so");
   Program program;
   EXPECT_EQ(resolve(runtime(&program).get(), "note_major").status, OPDOCK_INCOMPATIBLE);
   program.has_runner = true;

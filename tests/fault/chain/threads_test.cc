@@ -1,4 +1,4 @@
-// Several threads, and programs that change their mind.
+// Tests several threads that ask at once, and programs that cancel a request.
 // SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 class Threads : public World {
  protected:
-  // ninja that waits until the file `go` is there.
+  // Replaces ninja by a script that waits until the file `go` exists.
   void slow_ninja() {
     tool("ninja",
          "echo build >> $TOP/builds\n/bin/mkdir -p \"$2/plugins\"\n"
@@ -70,7 +70,7 @@ TEST_F(Threads, AnotherOpDoesNotWait) {
   slow.join();
 }
 
-// Each thread decides for itself: the hook asks which one it runs on.
+// Each thread decides for itself: the hook asks on which thread it runs.
 TEST_F(Threads, OneThatIsCancelledHarmsNobodyElse) {
   add_source("good");
   slow_ninja();
@@ -90,7 +90,7 @@ TEST_F(Threads, OneThatIsCancelledHarmsNobodyElse) {
   stop = true;
   builder.join();
   EXPECT_EQ(first, OPDOCK_CANCELLED);
-  wait_for_build(2);  // the waiting one took over
+  wait_for_build(2);  // the waiting thread took over the build
   top_.write("go", "");
   waiter.join();
   EXPECT_EQ(second, OPDOCK_OK);
@@ -166,14 +166,14 @@ TEST_F(Threads, TheReferenceDoesNotStandInForACancelledBuild) {
   EXPECT_TRUE(program.records.empty());
 }
 
-// Each rescan drops the catalogue before it, which another thread may still read.
+// Each rescan drops the previous catalogue, which another thread may still be reading.
 TEST_F(Threads, ARescanLeavesReadersTheirCatalogue) {
   for (int i = 0; i < 20; ++i) {
     top_.add("good", "plugins/good_" + std::to_string(i) + ".so");
     add_source("source" + std::to_string(i));
   }
   const RuntimePtr runtime = this->runtime();
-  mallopt(M_PERTURB, 0xA5);  // what is freed does not look alive
+  mallopt(M_PERTURB, 0xA5);  // overwrites freed memory, so that a use of it shows
   std::atomic<bool> done{false};
   std::thread rescanning([&] {
     while (!done) {
@@ -189,7 +189,7 @@ TEST_F(Threads, ARescanLeavesReadersTheirCatalogue) {
               OPDOCK_OK)
         << error.data();
     opdock_free(text);
-    // A list that cannot be, so that nothing is built.
+    // An invalid list, so that nothing is built.
     ASSERT_EQ(opdock_build_json(runtime.get(), nullptr, R"({"cuda_archs": "no"})", &text,
                                 error.data(), error.size()),
               OPDOCK_OK)

@@ -1,5 +1,5 @@
-// A GPU that is newer than every compiler here, and the toolkit that knows it and comes later. In
-// children, because a process looks for GPUs only once.
+// Tests a GPU that is newer than every compiler here, and a later toolkit that knows it. Runs in
+// child processes, because a process looks for GPUs only once.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Says what $TOP/nvcc.version and .archs hold, and notes that it was asked.
+// Prints the contents of $TOP/nvcc.version and $TOP/nvcc.archs, and records that it was asked.
 constexpr char kNvcc[] = R"sh(echo asked >> $TOP/asked
 read version < $TOP/nvcc.version; read archs < $TOP/nvcc.archs
 case "$*" in
@@ -55,14 +55,15 @@ class NewToolkit : public World {
     ASSERT_NE(text.find(from), text.npos);
     top_.write(name, text.replace(text.find(from), from.size(), to));
   }
-  // The script itself stays as it is: what it calls is another, in the toolkit's folder.
+  // The script itself stays unchanged; the program that it would call, in the toolkit's folder,
+  // changes.
   void nvcc(const std::string& version, const std::string& archs) {
     top_.write("nvcc.version", version + "\n");
     top_.write("nvcc.archs", archs + "\n");
     tool("nvcc", kNvcc);
     top_.write("toolkit/bin/ptxas", version);
   }
-  // Images by opdock-pack's NVRTC instead of nvcc's.
+  // Makes the images with opdock-pack's NVRTC instead of nvcc.
   void use_device_source() {
     replace("plugins/good/plugin.toml", ", \"code.cu\"", "");
     replace(
@@ -71,10 +72,10 @@ class NewToolkit : public World {
     top_.write("plugins/good/code.cuh", "template <class T> __global__ void f() {}\n");
   }
   size_t asked() const { return count_lines(path("asked")); }
-  // No memo is made of what changed less than two seconds before.
+  // Waits long enough for a memo: none is made of files changed less than two seconds before.
   static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2300)); }
 
-  // In a process that has this GPU.
+  // Runs `body` in a child process that has this GPU.
   void in_child(const std::function<void()>& body) {
     soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", gpu.c_str(), 1);
@@ -87,7 +88,7 @@ class NewToolkit : public World {
 
   std::string gpu = R"({"cuda": 13000, "gpus": [{"arch": "sm_130"}]})";
 
-  // The build step of a process that uses the op on the CPU.
+  // Uses the op on the CPU and returns the report of its build step.
   Json use(Program* program = nullptr) {
     const RuntimePtr runtime = this->runtime(program);
     const Outcome done = resolve(runtime.get(), "good");
@@ -101,7 +102,7 @@ class NewToolkit : public World {
       if (reason.at("code") == code) return true;
     return false;
   }
-  // Uses it in a child that has to build it with PTX.
+  // Uses the op in a child that has to build it with PTX.
   void build_with_ptx() {
     in_child([&] {
       const Json told = use();
@@ -145,18 +146,21 @@ TEST_F(NewToolkit, OneThatKnowsTheGpuBuildsAnewAndIsNamed) {
   });
   EXPECT_EQ(builds(), 2u);
   expect_kept();
-  // The old one again: what it made is there, but what knows the GPU is preferred.
+  // With the old toolkit again, its entry is still in the cache, but the entry that knows the GPU
+  // is preferred.
   nvcc("13.0", "'sm_90','sm_120'");
   expect_kept();
   EXPECT_EQ(builds(), 2u);
 }
 
-// As when machines with different toolkits share a cache: the newest entry need not be the best.
+// As when machines with different toolkits share a cache: the newest entry need not be the best
+// one.
 TEST_F(NewToolkit, WhatKnowsTheGpuIsPreferredToPtxThatWasBuiltLater) {
   nvcc("14.0", "'sm_90','sm_130'");
   in_child([&] { use(); });
   nvcc("13.0", "'sm_90','sm_120'");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // entries tell seconds
+  // an entry's time has a resolution of one second
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   in_child([&] {
     const RuntimePtr runtime = this->runtime();
     char* text = nullptr;
@@ -232,7 +236,8 @@ TEST_F(NewToolkit, NoneAnyMoreLeavesThePtxInUse) {
   EXPECT_EQ(builds(), 1u);
 }
 
-// The same for what opdock-pack's NVRTC made: no nvcc is part of it.
+// A newer NVRTC has the same effect for images that opdock-pack made with NVRTC; nvcc takes no part
+// in them.
 TEST_F(NewToolkit, ANewerNvrtc) {
   if (!find_nvrtc_files({}, current_environment(), nullptr).empty())
     GTEST_SKIP() << "the system's own NVRTC may know the GPU";
@@ -251,7 +256,7 @@ TEST_F(NewToolkit, ANewerNvrtc) {
     EXPECT_TRUE(has_code(told, "arch-ptx")) << told.dump(1);
   });
   settle();
-  in_child([&] { EXPECT_TRUE(use_it().at("changed").empty()); });  // makes a memo of that
+  in_child([&] { EXPECT_TRUE(use_it().at("changed").empty()); });  // makes a memo of the answer
   fs::copy_file(FAKE_NVRTC_13, path("nvrtc/libnvrtc.so.13"));
   in_child([&] {
     const Json told = use_it();
@@ -264,7 +269,7 @@ TEST_F(NewToolkit, ANewerNvrtc) {
   EXPECT_EQ(builds(), 2u);
 }
 
-// One that the loader alone finds, as a distribution's.
+// An NVRTC that only the loader finds, such as a distribution's.
 TEST_F(NewToolkit, ANewerNvrtcOnTheLoadersPath) {
   if (!find_nvrtc_files({}, current_environment(), nullptr).empty())
     GTEST_SKIP() << "the system's own NVRTC may know the GPU";

@@ -94,7 +94,7 @@ World::World() {
   tool("c++", "echo 'c++ 1.2.3'");
   tool("cc", "echo 'cc 1.2.3'");
   tool("meson", "/bin/mkdir -p \"$4\"; echo \"$3\" > $TOP/wrapper");
-  // The name of the plugin is that of the folder's declaration, which the wrapper has a copy of.
+  // The plugin's name comes from the folder's declaration, of which the wrapper project has a copy.
   tool("ninja",
        "echo build >> $TOP/builds\n/bin/mkdir -p \"$2/plugins\"\n"
        "name=$(/bin/sed -n 's/^name = \"\\(.*\\)\"/\\1/p' $(/usr/bin/find \"$(/usr/bin/dirname "
@@ -162,7 +162,7 @@ RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
 
 namespace {
 
-// No reason repeats the text of another one: "found found no driver, wanted one, wanted a driver".
+// No reason repeats another one's text, as in "found found no driver, wanted one, wanted a driver".
 void expect_plain(const Json& reasons) {
   const auto count = [](const std::string& text, const std::string& part) {
     size_t times = 0;

@@ -1,4 +1,5 @@
-// A folder of plugins, a cache and a PATH of scripts that play the build's tools; runtimes on them.
+// A test fixture with a folder of plugins, a cache, a PATH of scripts that replace the build's
+// tools, and runtimes that use them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,35 +26,37 @@ struct RuntimeCloser {
 };
 using RuntimePtr = std::unique_ptr<opdock_runtime, RuntimeCloser>;
 
-// What a resolution gave.
+// The result of resolving or calling an op.
 struct Outcome {
   opdock_status status = OPDOCK_OK;
   std::string text;
-  Json reasons;  // opdock_take_reasons_json's
+  Json reasons;  // from opdock_take_reasons_json
   bool has(const std::string& code) const;
 };
 
-// Plays the program: policies, hooks, references.
+// Plays the host program: its policies, hooks and references.
 struct Program {
   const char* build = nullptr;
   const char* jit = nullptr;
   const char* fallback = nullptr;
   std::function<bool()> cancelled;
-  std::atomic<int> waits{0};  // how often a thread said that it waits, and has not ended
-  std::mutex telling;         // of `told`: several builds may run at once
+  // number of threads that have reported the begin of a wait but not its end
+  std::atomic<int> waits{0};
+  std::mutex telling;  // guards `told`, because several builds may run at once
   std::vector<std::string> told;
-  // What the hooks do besides; a test that leaves them empty has no log hook.
+  // Called by the hooks in addition. Without on_log there is no log hook.
   std::function<void(const std::string& text)> on_log, on_progress;
-  // References: the ops that there are; what opening and running one answers.
+  // The references: the ops that have one with the status of opening it, and the status of running
+  // one.
   bool has_runner = false;
   std::map<std::string, opdock_status> references;
   opdock_status run_status = OPDOCK_OK;
-  std::vector<Json> records;  // what `open` was given
+  std::vector<Json> records;  // the records that open_reference received
   std::vector<std::string> files;
 };
 
-// The scripts are those of a good build: compilers that say their version, meson that makes a
-// folder, ninja that copies a case plugin there ($TOP/made names it) and notes that it ran.
+// By default the scripts make a good build: the compilers print their versions, meson creates a
+// folder, and ninja copies a case plugin there ($TOP/made names it) and records that it ran.
 class World : public ::testing::Test {
  protected:
   World();
@@ -61,7 +64,7 @@ class World : public ::testing::Test {
 
   void tool(const std::string& name, const std::string& body);
   void remove_tool(const std::string& name);
-  // A source plugin in plugins/<name> whose build copies the case plugin `name`.
+  // Adds a source plugin in plugins/<name> whose build copies the case plugin `name`.
   std::string add_source(const std::string& name, const std::string& version = "1.0",
                          const std::string& extra = "", const std::string& folder = "");
   size_t builds() const;  // how often ninja ran
@@ -73,7 +76,7 @@ class World : public ::testing::Test {
   // Resolves and calls `op`, which takes and returns one float32 tensor.
   static Outcome call(opdock_runtime* runtime, const std::string& op);
   static Json explain(opdock_runtime* runtime, const std::string& name);
-  // The step of the first device in an explanation.
+  // Returns the named step of the first device in an explanation.
   static Json step(const Json& explanation, const std::string& name);
   static std::string outcome(const Json& explanation, const std::string& name) {
     return step(explanation, name).at("outcome").get<std::string>();
