@@ -5,7 +5,7 @@ namespace opdock_test {
 
 std::vector<Fault> elf_faults() {
   constexpr uint64_t kHuge = ~uint64_t{0};
-  // Offsets into the ELF header and, from p.load0 and the like, into program headers.
+  // Offsets of members within a program header, which starts at p.load0 and the like.
   constexpr size_t kType = 0, kOffset = 8, kAddress = 16, kFileSize = 32, kMemorySize = 40,
                    kAlignment = 48;
   return {
@@ -201,7 +201,7 @@ std::vector<Fault> elf_faults() {
        }},
       {"relocations outside the segments", Code::kElfMalformed,
        [](Plugin& p) {
-         p.needed = {"a", "b"};  // two entries to overwrite
+         p.needed = {"a", "b"};  // two entries that are overwritten below
          const size_t first = p.dyn(1) - 8;
          p.file().u64(first, 7).u64(first + 8, 0x500000).u64(first + 16, 8).u64(first + 24, 24);
        }},

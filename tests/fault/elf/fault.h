@@ -1,4 +1,4 @@
-// A fault: a plugin damaged in one way, and the reason that must be given for it.
+// A fault: one kind of damage to a plugin, and the reason that the reader must give for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -4,7 +4,7 @@
 namespace opdock_test {
 namespace {
 
-// A change of the table's bytes, at an offset from the table's start.
+// Changes bytes of the image table at an offset from its start.
 Fault poke(const std::string& name, size_t at, uint64_t value, size_t count,
            Code code = Code::kImageTable) {
   return {name, code, [=](Plugin& p) {
@@ -15,7 +15,7 @@ Fault poke(const std::string& name, size_t at, uint64_t value, size_t count,
           }};
 }
 
-// A plugin whose note says one set of images while the table has another.
+// A plugin whose note claims one set of images while its table has another.
 Fault differ(const std::string& name, Code code, const std::vector<Image>& claimed,
              const std::vector<Image>& actual) {
   return {name, code, [=](Plugin& p) {
@@ -24,7 +24,7 @@ Fault differ(const std::string& name, Code code, const std::vector<Image>& claim
           }};
 }
 
-// Note and table agree on one image, which does not agree with itself.
+// The note and the table agree on one image whose content contradicts both.
 Fault one(const std::string& name, Code code, const Image& image) {
   return differ(name, code, {image}, {image});
 }
@@ -32,7 +32,7 @@ Fault one(const std::string& name, Code code, const Image& image) {
 }  // namespace
 
 std::vector<Fault> image_faults() {
-  // Members of an entry, from its start.
+  // Offsets of members within a table entry.
   constexpr size_t kBackend = 0, kKind = 4, kArch = 8, kMajor = 56, kOffset = 64, kSize = 72,
                    kNames = 80, kNamesSize = 88, kSha256 = 96;
   constexpr Code kArchCode = Code::kClaimArch, kImages = Code::kClaimImages,

@@ -4,7 +4,7 @@
 namespace opdock_test {
 namespace {
 
-// The note's JSON with one text replaced by another.
+// Replaces one text in the note's JSON.
 Fault swap(const std::string& name, Code code, const std::string& what, const std::string& with) {
   return {name, code, [=](Plugin& p) { p.replace(what, with); }};
 }

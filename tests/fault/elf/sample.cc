@@ -1,5 +1,5 @@
-// A plugin-like shared object that a linker made: code, data, relocations, constructors, more than
-// 64 KiB. Nothing calls it.
+// A linked shared object that looks like a plugin, for the truncation test: code, data,
+// relocations, constructors, more than 64 KiB. Nothing calls it.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <map>
@@ -8,7 +8,7 @@
 namespace {
 const char* const kTexts[] = {"relocated", "texts", "for", "the", "dynamic", "section"};
 [[maybe_unused]] int table[24576] = {1, 2, 3};                     // 96 KiB of data in the file
-std::map<std::string, double> numbers = {{"a", 1.0}, {"b", 2.0}};  // a constructor
+std::map<std::string, double> numbers = {{"a", 1.0}, {"b", 2.0}};  // needs a constructor
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const void* opdock_plugin_v0() {

@@ -1,5 +1,5 @@
-// Each row of the fault tables: the damaged file gets its reason, at both depths, and the reader
-// goes on to read a good plugin as if nothing had happened.
+// Runs each row of the fault tables: the damaged file gets its reason at both reading depths, and
+// the reader then reads a good plugin without any reason.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -63,19 +63,19 @@ INSTANTIATE_TEST_SUITE_P(Note, FaultTest, testing::ValuesIn(note_faults()), case
 INSTANTIATE_TEST_SUITE_P(Json, FaultTest, testing::ValuesIn(json_faults()), case_name);
 INSTANTIATE_TEST_SUITE_P(Images, FaultTest, testing::ValuesIn(image_faults()), case_name);
 
-// The digests are checked where whole images are read.
+// Digests are checked only at the depth that reads whole images.
 TEST(ImageDigest, IsCheckedWhenInspecting) {
   std::vector<Image> images = usual_images();
   Plugin plugin = plugin_with(images);
   Bytes& table = plugin.image_table;
-  table.text(table.size() - 1, " ");  // the last byte of the PTX
+  table.text(table.size() - 1, " ");  // changes the last byte of the PTX
   EXPECT_EQ(all_reasons(read(plugin, Depth::kJudge)), "");
   const FileFacts facts = read(plugin, Depth::kInspect);
   ASSERT_EQ(facts.reasons.size(), 1u);
   EXPECT_EQ(facts.reasons[0].code, Code::kClaimDigest);
 }
 
-// A file that shrinks between fstat and reading.
+// A file that shrinks between fstat and the read.
 TEST(ShrunkFile, IsReported) {
   Plugin plugin = plugin_with(usual_images());
   for (size_t size = 0; size < plugin.file().size(); size += 13) {
@@ -92,7 +92,7 @@ TEST(ShrunkFile, IsReported) {
   }
 }
 
-// Every single-byte change to the whole synthetic plugin is survived.
+// No single-byte change of the whole synthetic plugin crashes the reader.
 TEST(ByteChanges, AreSurvived) {
   Plugin plugin = plugin_with(usual_images());
   const std::vector<uint8_t> good = plugin.file().data;

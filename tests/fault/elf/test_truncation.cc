@@ -1,6 +1,6 @@
-// A real shared object cut at every byte of its first 64 KiB, every 4 KiB behind, and every byte
-// behind what is loaded: each time a reason, never a crash. (A bare dlopen of a file that lacks a
-// part of a segment dies of SIGBUS more often than not.)
+// Cuts a real shared object at every byte of its first 64 KiB, then every 4 KiB, and at every byte
+// after the loaded part: each cut gives a reason, never a crash. (A plain dlopen of a file that
+// lacks part of a segment dies of SIGBUS more often than not.)
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <elf.h>
@@ -28,7 +28,7 @@ std::vector<uint8_t> sample() {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Where the last byte that a loader maps ends in the file.
+// Returns the offset in the file after the last byte that a loader maps.
 uint64_t end_of_segments(const std::vector<uint8_t>& file) {
   Elf64_Ehdr header;
   std::memcpy(&header, file.data(), sizeof header);
@@ -71,7 +71,7 @@ TEST(Truncation, EveryCutHasItsReason) {
   for (uint64_t at = 0; at < (1 << 16); ++at) cuts.push_back(at);
   for (uint64_t at = 1 << 16; at < loaded - 1; at += 4096) cuts.push_back(at);
   for (uint64_t at = loaded - 1; at < whole.size(); ++at) cuts.push_back(at);
-  std::reverse(cuts.begin(), cuts.end());  // a file can only be cut shorter
+  std::reverse(cuts.begin(), cuts.end());  // the cuts only shorten the file
   for (const uint64_t size : cuts) {
     ASSERT_EQ(ftruncate(fd, static_cast<off_t>(size)), 0);
     expect_reason(fd, size, loaded, Depth::kJudge);
@@ -80,7 +80,8 @@ TEST(Truncation, EveryCutHasItsReason) {
   close(fd);
 }
 
-// What a process ends with that loads the file and calls its entry function: 0 if both succeed.
+// Loads the file and calls its entry function in a child. Returns the wait status, 0 if both
+// succeed.
 int status_of_loading(int fd) {
   const pid_t child = fork();
   if (child == 0) {
