@@ -1,4 +1,4 @@
-// Files in a plugin folder that are not plugins, or cannot be reached.
+// Tests files in a plugin folder that are not plugins or cannot be reached.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <linux/capability.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Takes from this thread, and from those it starts, root's right to read everything.
+// Takes root's right to read everything from this thread and from threads that it starts.
 class WithoutOverride {
  public:
   WithoutOverride() {
@@ -42,7 +42,7 @@ class WithoutOverride {
 
 struct Row {
   const char* name;
-  const char* file;  // in the folder, as it is reported
+  const char* file;  // name in the folder, as it is reported
   Code code;
   std::function<void(const Folder& folder)> make;
 };
@@ -52,7 +52,7 @@ void PrintTo(const Row& row, std::ostream* out) {
 }
 
 void make_socket(const std::string& path) {
-  // A socket's address is short: bind relative to the folder.
+  // A socket's path is limited to 107 characters, so bind a name relative to the folder.
   const fs::path before = fs::current_path();
   fs::current_path(fs::path(path).parent_path());
   sockaddr_un address{};
@@ -182,7 +182,7 @@ TEST(BadFile, ADeviceIsNotOpened) {
   expect_good_still_loads(options);
 }
 
-// What is unusual and yet fine.
+// Files that are unusual but usable.
 struct Fine {
   const char* name;
   const char* file;

@@ -1,4 +1,4 @@
-// Duplicates, versions, and plugins that are switched off.
+// Tests duplicates, versions, and plugins that are switched off.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -103,8 +103,8 @@ struct NameRow {
   const char* name;
   const char* select;  // NULL: not set
   const char* disable;
-  bool good;    // is "good" usable?
-  bool good_b;  // is "good_b"?
+  bool good;    // whether "good" is usable
+  bool good_b;  // whether "good_b" is usable
 };
 
 void PrintTo(const NameRow& row, std::ostream* out) {

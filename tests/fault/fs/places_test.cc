@@ -1,4 +1,4 @@
-// Places that are named and cannot be searched, and their order.
+// Tests named places that cannot be searched, and the order of places.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -156,7 +156,7 @@ TEST(Place, OrderIsAddedThenUserThenPackage) {
   EXPECT_EQ(catalog->candidates()[0]->path, added.path("a.so"));
   EXPECT_EQ(catalog->candidates()[1]->path, home.path("opdock/plugins/h.so"));
   EXPECT_EQ(catalog->candidates()[2]->path, package.path("p.so"));
-  // The variable replaces the default places and leaves the added one.
+  // The variable replaces the default places and keeps the added one.
   const Folder instead;
   instead.add("good", "i.so");
   options.environment.plugin_path = instead.path();

@@ -1,4 +1,4 @@
-// Prints what discovery does in this process: the tests start it with raised privileges.
+// Prints what discovery finds in this process; the tests start it with raised privileges.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/auxv.h>
 
@@ -8,7 +8,7 @@
 #include "discover/catalog.h"
 #include "trust/trust.h"
 
-// With an argument: searches that folder as a package's place.
+// The argument, if any, is searched as a package's place.
 int main(int argc, char** argv) {
   std::printf("secure %d\n", getauxval(AT_SECURE) != 0 ? 1 : 0);
   opdock::SearchOptions options;

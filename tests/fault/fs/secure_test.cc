@@ -1,4 +1,4 @@
-// AT_SECURE: a program with raised privileges lets nobody tell it where to find code.
+// Tests AT_SECURE: a program with raised privileges ignores variables that name places for code.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ constexpr uid_t kOther = 65534;  // runs the helper, or owns it
 
 enum class Way { kPlain, kSetUser, kCapability };
 
-// Runs the helper with these variables and returns what it printed; empty if it could not start.
+// Runs the helper with these variables and returns its output, or "" if it could not start.
 std::string run_helper(const std::string& program, Way way, const std::vector<std::string>& set,
                        const std::string& package = "") {
   int ends[2];
@@ -29,7 +29,7 @@ std::string run_helper(const std::string& program, Way way, const std::vector<st
   const pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
-    // With a capability, root would be no different: it has them all.
+    // Root has every capability already, so the capability case runs as another user.
     if (way == Way::kCapability && (setgid(kOther) != 0 || setuid(kOther) != 0)) _exit(9);
     std::vector<char*> environment, arguments;
     for (const std::string& variable : set) {
@@ -53,9 +53,11 @@ std::string run_helper(const std::string& program, Way way, const std::vector<st
   return text;
 }
 
-// A copy of the helper that the kernel starts with AT_SECURE, or why there is none.
+// Returns a copy of the helper that the kernel starts with AT_SECURE. *problem says why there is
+// none.
 std::string make_helper(const Folder& folder, Way way, std::string* problem) {
-  // In a folder of its own: the helper holds the library, whose folder is a place too.
+  // In its own folder, because the folder of the library, which the helper contains, is a place
+  // too.
   fs::create_directory(folder.path("bin"));
   const std::string program = folder.path("bin/helper");
   fs::copy_file(SECURE_HELPER, program);
@@ -79,7 +81,7 @@ std::string make_helper(const Folder& folder, Way way, std::string* problem) {
 
 struct SecureRow {
   const char* variable;
-  const char* value;  // "" for the folder with a plugin
+  const char* value;  // "" stands for the folder with a plugin
 };
 
 void PrintTo(const SecureRow& row, std::ostream* out) {
@@ -136,7 +138,8 @@ TEST(Secure, WithoutPrivilegesTheVariablesCount) {
   EXPECT_NE(text.find("plugin " + path + " usable"), std::string::npos) << text;
 }
 
-// The user whose privileges the program must not be used for is not trusted as an owner.
+// The calling user must not borrow the program's privileges, so files that this user owns are not
+// trusted.
 TEST(Secure, TheUsersOwnFilesAreNotTrusted) {
   const Folder folder;
   std::string problem;

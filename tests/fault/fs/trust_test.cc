@@ -1,4 +1,5 @@
-// Files that somebody else could have written are listed, and never loaded without consent.
+// Tests files that somebody else could have written: they are listed, but never loaded without
+// consent.
 // SPDX-License-Identifier: Apache-2.0
 #include "trust/trust.h"
 
@@ -20,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kStranger = 54321;  // no account has it
 
-// The tests' own folder must be trusted before anything can be shown to spoil that.
+// Returns why the tests' own folder is not trusted. It must be trusted, or no test can show what
+// spoils trust.
 std::optional<Reason> reason_against_build_folder() {
   return Trust(SearchEnvironment{}).check_path(CASE_PLUGINS).reason;
 }
@@ -28,8 +30,8 @@ std::optional<Reason> reason_against_build_folder() {
 struct TrustRow {
   const char* name;
   Code code;
-  bool needs_root;                                  // to give a file away
-  std::function<void(const Folder& folder)> spoil;  // of plugins/bad.so
+  bool needs_root;                                  // to change the owner of a file
+  std::function<void(const Folder& folder)> spoil;  // changes plugins/bad.so
 };
 
 void PrintTo(const TrustRow& row, std::ostream* out) {
@@ -40,7 +42,7 @@ void give_away(const std::string& path) {
   ASSERT_EQ(lchown(path.c_str(), kStranger, 0), 0);
 }
 
-// Moves plugins/bad.so to `folder` and leaves a symbolic link.
+// Moves plugins/bad.so into the folder `to` and leaves a symbolic link in its place.
 void link_from(const Folder& f, const std::string& to) {
   fs::create_directories(f.path(to));
   fs::rename(f.path("plugins/bad.so"), f.path(to + "/real"));
@@ -79,7 +81,7 @@ const TrustRow kTrustRows[] = {
      }},
     {"link_by_way_of_a_folder_written_by_all", Code::kUntrustedWritable, false,
      [](const Folder& f) {
-       // bad.so -> way/link -> safe/real: whoever can write `way` decides where it leads.
+       // bad.so -> way/link -> safe/real: whoever can write `way` decides where the link leads.
        link_from(f, "safe");
        fs::create_directory(f.path("way"));
        fs::remove(f.path("plugins/bad.so"));
@@ -126,7 +128,7 @@ struct FolderRow {
   const char* name;
   Code code;
   bool needs_root;
-  std::function<void(const Folder& folder)> spoil;  // of a/plugins, or what is above it
+  std::function<void(const Folder& folder)> spoil;  // changes a/plugins or a folder above it
   const char* place = "a/plugins";
 };
 
@@ -190,7 +192,8 @@ const FolderRow kFolderRows[] = {
      "way/link"},
 };
 
-// Records consent for the folder: by force where everybody may write it, and only then.
+// Records consent for the folder. Expects that --force is needed if, and only if, everybody may
+// write the folder.
 void expect_consent(const std::string& folder, const SearchEnvironment& environment) {
   const bool is_open = (fs::status(folder).permissions() & fs::perms::others_write) != fs::perms{};
   const Status done = record_consent(folder, environment);
@@ -218,7 +221,8 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   EXPECT_TRUE(has_code(candidate->verdict.reasons, GetParam().code)) << describe(*candidate);
   other.add("good");
   expect_good_still_loads(options);
-  // `opdock trust` settles it; for a link, of both the place where it leads and its own.
+  // `opdock trust` accepts the folder; for a link, both its target and the folder that contains it
+  // need consent.
   options.environment.config_home = home.path();
   expect_consent(place, options.environment);
   if (fs::is_symlink(place)) {
@@ -241,7 +245,7 @@ TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
   expect_good_still_loads(package_place(folder.path()));
 }
 
-// Nobody else can rename or remove what a trusted owner has in a sticky folder.
+// In a sticky folder, nobody else can rename or remove a trusted owner's files.
 TEST(Trusted, BelowAStickyFolderIsAccepted) {
   if (const auto reason = reason_against_build_folder())
     GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
@@ -283,14 +287,14 @@ TEST_F(Tmp, OwnFoldersInItAre) {
   ASSERT_NE(mkdtemp(name), nullptr);
   const std::optional<Reason> reason = judge(name);
   EXPECT_FALSE(reason) << to_text(*reason);
-  if (geteuid() == 0) {  // made by somebody else before us
+  if (geteuid() == 0) {  // as if somebody else had made it first
     give_away(name);
     EXPECT_TRUE(judge(name));
   }
   rmdir(name);
 }
 
-// Whoever creates it first owns it.
+// Whoever creates a missing folder first owns it.
 TEST_F(Tmp, WhatIsNotThereYetIsNot) {
   const std::optional<Reason> reason = judge("/tmp/opdock-is-not-there");
   ASSERT_TRUE(reason);
@@ -313,7 +317,7 @@ class Consent : public ::testing::Test {
 
   const Folder home_, plugins_;
   SearchEnvironment environment_;
-  opdock_status status_ = OPDOCK_OK;  // of the last record()
+  opdock_status status_ = OPDOCK_OK;  // status of the last record()
 };
 
 TEST_F(Consent, IsRecordedForTheUserAlone) {
@@ -352,7 +356,7 @@ TEST_F(Consent, IsForTheFolderAndNotForTheLink) {
   EXPECT_FALSE(counts(plugins_.path("link")));
 }
 
-// What really lies in the folder that is named, and nothing else.
+// Consent covers only files that really lie in the named folder.
 TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
   if (const auto reason = reason_against_build_folder())
     GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
@@ -372,17 +376,17 @@ TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
   const auto source = [&] { return find(options)->sources()[0]->reasons; };
   EXPECT_TRUE(is_open(link().reasons));
   EXPECT_TRUE(is_open(source()));
-  // The link's own folder: where it leads is as open as before.
+  // Consent for the link's folder does not cover the target, which everybody can still write.
   ASSERT_EQ(record(plugins_.path("own")), "");
   EXPECT_EQ(link().state, State::kRejected);
   EXPECT_TRUE(is_open(link().reasons));
   EXPECT_TRUE(is_open(source()));
-  // The folder where it leads, and that alone.
+  // Consent for only the target's folder.
   ASSERT_EQ(withdraw_consent(plugins_.path("own"), environment_).text, "");
   expect_consent(plugins_.path("open"), environment_);
   EXPECT_EQ(link().state, State::kUsable);
   EXPECT_FALSE(is_open(source()));
-  // Now the link's own folder is the open one.
+  // Now everybody can write the link's own folder.
   chmod(plugins_.path("own").c_str(), 0777);
   EXPECT_TRUE(is_open(link().reasons));
 }
@@ -394,7 +398,7 @@ TEST_F(Consent, IsWithdrawn) {
   ASSERT_EQ(withdraw_consent(plugins_.path("a/"), environment_).text, "");
   EXPECT_FALSE(counts(plugins_.path("a")));
   EXPECT_TRUE(counts(plugins_.path("a/b")));
-  // A folder that is gone is known by the name it was listed under.
+  // A removed folder can be named only as it is listed.
   fs::remove_all(plugins_.path("a"));
   ASSERT_EQ(withdraw_consent(plugins_.path("a/b"), environment_).text, "");
   EXPECT_TRUE(Trust(environment_).consents().empty());
@@ -420,7 +424,7 @@ TEST_F(Consent, RefusesWhatIsNoFolder) {
   }
 }
 
-// Every plugin in every folder, /tmp included, would be trusted.
+// Consent for / would trust every plugin in every folder, including /tmp.
 TEST_F(Consent, RefusesTheWholeMachineUnlessForced) {
   for (const char* const root : {"/", "//.", "/proc/../"}) {
     EXPECT_NE(record(root).find("found /, "), std::string::npos) << root;
