@@ -1,5 +1,5 @@
-// What goes wrong with compilers, sources and cached images: each case has its code, leaves the
-// host alive, and the next attempt is right.
+// Tests what goes wrong with compilers, sources and cached images: each case has its code, leaves
+// the host alive, and the next attempt succeeds.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ class JitFault : public testing::Test {
     reasons.clear();
     return compile_image(request, context, &reasons);
   }
-  // Refused with this code and these words; then, corrected, it works.
+  // Expects a refusal with this code and text, and that nothing is cached.
   void refused(Code code, const std::string& words) {
     EXPECT_EQ(ask(), nullptr);
     EXPECT_TRUE(has(reasons, code)) << all_text(reasons);
@@ -73,7 +73,7 @@ TEST_F(JitFault, NoCompiler) {
 TEST_F(JitFault, CompilerGone) {
   nvrtcs[0].path = (folder.path() / "libnvrtc.so.12").string();
   refused(Code::kJitNoCompiler, "libnvrtc.so.12: No such file");
-  fs::copy_file(FAKE_NVRTC_12, nvrtcs[0].path);  // and back again
+  fs::copy_file(FAKE_NVRTC_12, nvrtcs[0].path);  // restores the compiler
   works();
 }
 
@@ -83,7 +83,7 @@ TEST_F(JitFault, CompilerUnreadable) {
   fs::permissions(folder.path(), fs::perms{0755});
   const pid_t child = fork();
   if (child == 0) {
-    // Root reads everything.
+    // Root can read every file, so the child becomes another user.
     if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) _exit(2);
     refused(Code::kJitNoCompiler, "Permission denied");
     _exit(HasFailure() ? 1 : 0);
@@ -110,7 +110,7 @@ TEST_F(JitFault, CompilerIsAnotherLibrary) {
 }
 
 TEST_F(JitFault, CompilerIsTruncated) {
-  // Handed to the loader, this would kill the process.
+  // The loader would kill the process if it got this file.
   nvrtcs[0].path = (folder.path() / "libnvrtc.so.12").string();
   fs::copy_file(FAKE_NVRTC_12, nvrtcs[0].path);
   fs::resize_file(nvrtcs[0].path, 5000);
@@ -154,7 +154,7 @@ TEST_F(JitFault, SwitchedOff) {
   context.denied.clear();
   works();
   context.denied = "OPDOCK_JIT=never";
-  works();  // what is in the cache may be used
+  works();  // what is in the cache may still be used
 }
 
 TEST_F(JitFault, Stopped) {
@@ -211,7 +211,7 @@ TEST_F(JitFault, KernelWithoutAName) {
   refused(Code::kJitKernel, "empty kernel name");
 }
 
-// ---- the source, under every real NVRTC that is here
+// ---- the source, with every real NVRTC of this machine
 
 class JitSource : public JitFault {
  protected:
@@ -271,7 +271,7 @@ TEST_F(JitSource, KernelThatIsNotThere) {
   each([&] {
     request.kernels = {"h"};
     refused(Code::kJitKernel, "identifier \"h\" is undefined");
-    request.kernels = {"f"};  // a template needs its arguments
+    request.kernels = {"f"};  // a template without its arguments
     refused(Code::kJitKernel, "f");
     request.kernels = {"f<float", "g"};
     refused(Code::kJitKernel, "f<float");
@@ -298,7 +298,7 @@ TEST_F(JitSource, ToolkitHeadersAreFound) {
 
 class JitCached : public JitFault {
  protected:
-  // Spoils what is in the cache; the next request makes it anew, and the one after finds that.
+  // Damages the cache entry. Expects the next request to set it aside and to compile again.
   void spoil(const std::function<void(MemoryEntry*)>& how, const std::string& words) {
     works();
     ASSERT_EQ(cache.entries.size(), 1u);
@@ -380,7 +380,7 @@ class JitDevice : public JitFault {
     EXPECT_TRUE(found.ok()) << found.text;
     driver->leave(previous);
   }
-  // The cached image replaced by these bytes.
+  // Replaces the cached image by these bytes.
   void replace(const std::string& bytes) {
     works();
     for (CacheBlob& blob : cache.entries.at(0)->blobs_) {
@@ -443,7 +443,8 @@ TEST_F(JitDevice, ARefusedNewImageIsAnError) {
     EXPECT_TRUE(has(reasons, Code::kJitImage)) << all_text(reasons);
     EXPECT_NE(all_text(reasons).find("NO_BINARY_FOR_GPU"), std::string::npos);
     EXPECT_EQ(cache.entries.size(), 1u);
-    // In the cache now: set aside, made anew once, and then the error.
+    // The image is in the cache now: it is set aside and compiled again once, and then the load
+    // fails.
     EXPECT_EQ(load(), nullptr);
     EXPECT_TRUE(has(reasons, Code::kJitImage)) << all_text(reasons);
     EXPECT_EQ(cache.aside.size(), 1u);
@@ -568,7 +569,8 @@ TEST_F(JitPacked, AKernelThatDoesNotCompileLeavesTheOthers) {
   });
 }
 
-// Without a compiler step 2 fails at once, so that the next ones follow; not where all is cached.
+// Without a usable compiler, step 2 fails when the kernels are loaded, so that the next steps are
+// tried, unless every kernel is cached.
 TEST_F(JitPacked, WithoutCompilerOnlyWhatIsCachedAsAWhole) {
   in_child("", [&] {
     rows = {row(ImageKind::kSource, "p.cuh", kKernels, std::string("f<float>\0\0g\0\0", 13))};
@@ -583,7 +585,7 @@ TEST_F(JitPacked, WithoutCompilerOnlyWhatIsCachedAsAWhole) {
     context.denied = "OPDOCK_JIT=never";
     refused_for(Code::kJitPolicy);
     context.denied.clear();
-    gpu.major = 3;  // older than all that they know; a newer one gets PTX
+    gpu.major = 3;  // older than every architecture that the compilers know; a newer GPU gets PTX
     refused_for(Code::kJitArch);
     gpu.major = 9;
     context.cuda_driver = Version{11, 0};

@@ -1,4 +1,5 @@
-// Compiling in separate processes: workers that die, hang, flood or answer nonsense, and hipRTC.
+// Tests compiling in separate processes: workers that die, hang, flood or answer nonsense, and
+// hipRTC.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -40,7 +41,8 @@ class WorkerFault : public testing::Test {
     reasons.clear();
     return compile_image(request, context, &reasons);
   }
-  // How many of them four at once make; why not the others is in `reasons`.
+  // Compiles with four workers at once. Returns how many requests succeeded; `reasons` says why
+  // others did not.
   size_t make_all(const std::vector<CompileRequest>& requests) {
     reasons.clear();
     size_t made = 0;
@@ -56,7 +58,7 @@ class WorkerFault : public testing::Test {
     fs::permissions(path, fs::perms::owner_all);
     context.worker = path.string();
   }
-  // Refused for this reason, and soon; with a good worker and program it works.
+  // Expects a quick refusal with this text and code, and success with a good worker and program.
   void refused(const std::string& words, Code code = Code::kJitWorker) {
     const Clock::time_point begin = Clock::now();
     EXPECT_EQ(ask(), nullptr);
@@ -94,7 +96,7 @@ TEST_F(WorkerFault, EndsAtOnceWithWords) {
   script("echo 'a library is missing' >&2; exit 127");
   refused("a library is missing");
 }
-// A thread of the host that blocks signals does not make the compiler deaf to them.
+// The worker does not inherit signals that a thread of the host blocks.
 TEST_F(WorkerFault, SignalsAreNotTheHosts) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
@@ -183,7 +185,7 @@ TEST_F(WorkerFault, DoesNotOutliveItsHost) {
   ASSERT_EQ(pipe(ends), 0);
   const pid_t host = fork();
   if (host == 0) {
-    // The worker, hanging in a compilation, keeps the pipe's end open as long as it lives.
+    // The worker hangs in a compilation and keeps its end of the pipe open as long as it lives.
     request.program += "// HANG\n";
     ask();
     _exit(0);
@@ -192,7 +194,7 @@ TEST_F(WorkerFault, DoesNotOutliveItsHost) {
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   kill(host, SIGKILL);
   waitpid(host, nullptr, 0);
-  alarm(10);  // a worker that stays would keep the read waiting
+  alarm(10);  // ends the test if the worker stays, because the read would then wait
   char byte;
   EXPECT_EQ(read(ends[0], &byte, 1), 0);
   alarm(0);
@@ -220,7 +222,7 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
 }
 
-// As at a limit of processes.
+// Simulates a limit on processes: fewer threads can be started than wanted.
 TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
 #if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
   GTEST_SKIP() << "a sanitizer needs the room that is taken away here";
@@ -249,7 +251,8 @@ TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
   }
 }
 
-// One makes it, and the others get it: none gets the error that it would wait for itself.
+// One thread compiles and the others get its result; none gets the error that it would wait for
+// itself.
 TEST_F(WorkerFault, TheSameManyTimesIsMadeOnce) {
   request.program += "// SLEEP=100\n";
   const std::vector<CompileRequest> requests(8, request);
@@ -258,13 +261,13 @@ TEST_F(WorkerFault, TheSameManyTimesIsMadeOnce) {
   EXPECT_EQ(cache.entries.size(), 1u);
 }
 
-// Preparing makes all kernels of a plugin, none of them in this process; one that fails leaves the
-// others ready and is tried again.
+// Preparing compiles all kernels of a plugin, none of them in this process. If one fails, the
+// others are ready and the failed one is tried again.
 TEST_F(WorkerFault, PreparingMakesAllKernels) {
   const std::vector<NvrtcFile> good = nvrtcs;
   LoadsAll driver;
   request.kernels = {"f<1>", "f<2>", "f<3>", "f<2>"};
-  context.in_worker = false;  // the caller does not decide whether workers are used
+  context.in_worker = false;  // preparing always uses workers, whatever the caller set
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
   nvrtcs.clear();
   EXPECT_FALSE(kernels.make_all(context, &reasons));
@@ -302,7 +305,7 @@ TEST_F(WorkerFault, PreparingIsStopped) {
   request.program += "// HANG\n";
   request.kernels = {"f<1>", "f<2>", "f<3>"};
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
-  // Only the calling thread may see it, as with Python's main thread.
+  // Only the calling thread may see the cancellation, as with Python's main thread.
   struct Mine : Progress {
     const std::thread::id caller = std::this_thread::get_id();
     std::atomic<bool> stop{false};
@@ -353,7 +356,7 @@ TEST_F(Hiprtc, AnUnknownArchitectureCostsAReasonNotTheProcess) {
   EXPECT_EQ(ask(), nullptr);
   EXPECT_TRUE(has(reasons, Code::kJitArch)) << all_text(reasons);
   EXPECT_NE(all_text(reasons).find("gfx90a "), std::string::npos) << all_text(reasons);
-  request.arch = "gfx1030:xnack-";  // a processor that has no XNACK
+  request.arch = "gfx1030:xnack-";  // a processor without XNACK
   EXPECT_EQ(ask(), nullptr);
   EXPECT_TRUE(has(reasons, Code::kJitArch)) << all_text(reasons);
   request.arch = "gfx90a";
@@ -390,8 +393,8 @@ TEST_F(Hiprtc, IsNotThere) {
       << all_text(reasons);
 }
 
-// The device sources of the shipped plugins, for warps of 64 (CDNA) and of 32 (RDNA). What the
-// build has compiled and packed already is only looked at.
+// Compiles the device sources of the shipped plugins for warps of 64 (CDNA) and of 32 (RDNA). Code
+// objects that the build has already packed are only looked at.
 TEST_F(Hiprtc, ShippedPluginsCompileForAmd) {
   std::string problem;
   for (const TreePlugin& plugin : plugins_with_kernels("rocm")) {
@@ -405,7 +408,7 @@ TEST_F(Hiprtc, ShippedPluginsCompileForAmd) {
     std::vector<ImageRow> rows;
     const auto* table = reinterpret_cast<const uint8_t*>(bytes.data()) + at;
     ASSERT_TRUE(read_mapped_table({table, bytes.size() - at}, &rows, &problem)) << problem;
-    std::vector<const char*> archs = {"gfx90a"};  // which tests pack
+    std::vector<const char*> archs = {"gfx90a"};  // the architecture that tests pack
     if (std::getenv("OPDOCK_TEST_NIGHTLY")) archs.insert(archs.end(), {"gfx908", "gfx1030"});
     for (const char* arch : archs) {
       CompileRequest packed;
