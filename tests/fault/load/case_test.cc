@@ -1,4 +1,4 @@
-// Plugins that were found usable and turn out to be broken when they are loaded.
+// Tests plugins that are found usable but prove to be broken when they are loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 struct Row {
   const char* plugin;
   Code code;
-  const char* text;  // of the reason: in found, wanted or advice
+  const char* text;  // expected in a reason's found, wanted or advice
 };
 
 void PrintTo(const Row& row, std::ostream* out) {
@@ -132,7 +132,7 @@ TEST(Load, GivesTheImageTableAsMapped) {
   EXPECT_EQ(table.substr(table.size() - 8), "a kernel");
 }
 
-// What is in memory must be what the file was found to have.
+// The loaded plugin must match what was found in its file.
 TEST(Load, ComparesTheNoteAndThePlaceOfTheTable) {
   const Folder folder;
   const auto code_of = [&](const char* as, auto change) {
@@ -155,7 +155,7 @@ TEST(Load, ComparesTheNoteAndThePlaceOfTheTable) {
             "note-missing");
 }
 
-// The images of a plugin are hashed when they are used, not when it is loaded.
+// A plugin's images are hashed when they are used, not when the plugin is loaded.
 TEST(Load, LeavesTheDigestOfAnImageToItsUse) {
   const Folder folder;
   for (const char* name : {"with_image", "wrong_digest"}) {
@@ -173,7 +173,7 @@ TEST(Load, LeavesTheDigestOfAnImageToItsUse) {
   }
 }
 
-// The table in memory against a note other than the one that was checked.
+// Compares the table in memory with a note other than the one that was checked.
 TEST(Load, ComparesTheImageTableWithTheNote) {
   const Folder folder;
   const std::string path = folder.add("with_image");
@@ -205,7 +205,7 @@ TEST(Load, ReturnsTheSamePluginTheSecondTime) {
   const LoadedPlugin* first = load(catalog->candidates()[0], counting_host(), &reasons);
   const LoadedPlugin* second = load(catalog->candidates()[0], counting_host(), &reasons);
   EXPECT_EQ(first, second);
-  // A later scan finds the same content, so it gets the same plugin.
+  // A later scan finds the same content and therefore gets the same plugin.
   const std::shared_ptr<const Catalog> later = find(explicit_place(folder.path()));
   EXPECT_EQ(load(later->candidates()[0], counting_host(), &reasons), first);
 }

@@ -1,5 +1,6 @@
-// What constructors do. One that aborts, exits, crashes or hangs takes its process with it: nothing
-// in the process can prevent that, and these tests say so. Checking a plugin never runs one.
+// Tests plugins' constructors. A constructor that aborts, exits, crashes or hangs takes its process
+// with it: nothing in the process can prevent that, and these tests document it. Checking a plugin
+// never runs its constructors.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,14 +15,14 @@
 namespace opdock::testing {
 namespace {
 
-// The wait status of a child that loads `plugin`; its exit status is 0 if that worked. SIGALRM ends
-// it after `seconds`.
+// Loads `plugin` in a child and returns its wait status; the exit status is 0 if loading succeeded.
+// SIGALRM ends the child after `seconds`.
 int load_in_child(const std::string& plugin, unsigned seconds = 60) {
   const Folder folder;
   folder.add("good");
   const std::string path = folder.add(plugin);
   const SearchOptions options = explicit_place(folder.path());
-  // Checking it, in this process, runs nothing: the plugin is usable as far as anybody can see.
+  // Checking in this process runs no constructor: the plugin looks usable.
   const std::shared_ptr<const Candidate> candidate = at(*find(options), path);
   EXPECT_EQ(candidate->verdict.state, State::kUsable) << describe(*candidate);
   const pid_t child = fork();
@@ -52,7 +53,8 @@ TEST(Constructor, ThatExitsEndsItsProcess) {
 
 TEST(Constructor, ThatCrashesEndsItsProcess) {
   const int status = load_in_child("constructor_crash");
-  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);  // sanitizers exit instead
+  // sanitizers exit instead of dying of the signal
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
 }
 
 TEST(Constructor, ThatHangsHoldsItsThreadForEver) {

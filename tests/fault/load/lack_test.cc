@@ -1,5 +1,6 @@
-// What the loader refuses because something is missing is tried again when that may be there; what
-// has run and failed is not. And files that are overwritten while they are loaded.
+// Tests retries: a load that failed because something is missing is tried again once it may be
+// there; a plugin whose code has run and failed is not. Also tests files that are overwritten while
+// they are loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using CandidatePtr = std::shared_ptr<const Candidate>;
 
-// How many objects were ever added to this process, those that were refused too.
+// Returns how many objects were ever added to this process, including those that were refused.
 uint64_t objects_added() {
   uint64_t added = 0;
   dl_iterate_phdr(
@@ -49,15 +50,15 @@ TEST(Lack, OfASymbolIsAskedAgainWhenALibraryHasCome) {
   const std::string path = folder.add("missing_at_first");
   const CandidatePtr candidate = at(*find(explicit_place(path)), path);
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
-  // Nothing has changed: the loader is not asked.
+  // Nothing has changed, so the loader is not asked again.
   const uint64_t added = objects_added();
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
   EXPECT_EQ(objects_added(), added);
-  // It is here, but of no use to others.
+  // The library is loaded now, but its symbols are not visible to others.
   ASSERT_NE(dlopen(CASE_SYMBOL, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
-  // No further object, but this one's symbols are global now.
+  // No further object is loaded, but the library's symbols are global now.
   ASSERT_NE(dlopen(CASE_SYMBOL, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   EXPECT_TRUE(loads(candidate));
 }
@@ -75,7 +76,7 @@ TEST(Lack, OfALibraryIsAskedAgain) {
   EXPECT_TRUE(loads(candidate));
 }
 
-// Its init has run: what comes to the process afterwards is no reason to run it again.
+// A failed init has already run; what the process loads later is no reason to run it again.
 TEST(Lack, IsNotWhatAFailedInitHas) {
   const Folder folder;
   const std::string path = folder.add("init_status_3"), other = folder.add("larger_plugin");
@@ -100,7 +101,7 @@ TEST(Overwritten, IsToldForAFileThatIsLoaded) {
     return false;
   };
   EXPECT_FALSE(told(path));
-  // The same bytes in place, without cutting the file first: this process survives.
+  // Overwrites in place without truncating first, so that this process survives.
   const auto before = fs::last_write_time(path);
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).put('\x7f');
   fs::last_write_time(path, before + std::chrono::seconds(1));

@@ -1,4 +1,4 @@
-// Several threads, many cycles, fork.
+// Tests loading from several threads, in many cycles, and across forks.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@
 namespace opdock::testing {
 namespace {
 
-// Sanitizers keep freed memory in quarantine, and are ten times slower.
+// Sanitizers keep freed memory in quarantine and are ten times slower.
 #if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
 constexpr bool kHasSanitizer = true;
 #else

@@ -1,4 +1,5 @@
-// The file that was checked is the file that is loaded, and a new version is loaded beside the old.
+// Tests that the checked file is the loaded file, and that a new version can be loaded next to the
+// old one.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -106,7 +107,7 @@ TEST(Replaced, ByRenameIsLoadedBesideTheOldVersion) {
   EXPECT_STREQ(old->descriptor->version, "1.0");
   EXPECT_STREQ(fresh->descriptor->version, "2.0");
   EXPECT_NE(old->handle, fresh->handle);
-  // And back again: a third content at the same path.
+  // Back to the first version, which counts as a third content at the same path.
   folder.replace("good", "p.so");
   const LoadedPlugin* third = load_path(path, &reasons);
   ASSERT_NE(third, nullptr);
@@ -165,7 +166,7 @@ TEST(Replaced, AFileChangedFailureIsNotRemembered) {
   fs::rename(path, path + ".away");
   std::vector<Reason> reasons;
   EXPECT_EQ(load(candidate, counting_host(), &reasons), nullptr);
-  fs::rename(path + ".away", path);  // rename leaves the inode and its times but for ctime
+  fs::rename(path + ".away", path);  // rename keeps the inode and its times, except ctime
   reasons.clear();
   const std::shared_ptr<const Candidate> later = at(*find(explicit_place(path)), path);
   EXPECT_NE(load(later, counting_host(), &reasons), nullptr);

@@ -1,4 +1,5 @@
-// What is checked, opened and loaded is one file, whatever its path leads to meanwhile.
+// Tests that the file that is checked, opened and loaded is one file, even if its path changes
+// meanwhile.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 
 namespace {
 
-// Run once: just before the next dlopen, and once the file called "p.so" was looked at.
+// Each function is run once: before the next dlopen, and after the file named "p.so" was looked at.
 std::function<void()> before_dlopen, once_looked_at;
 
 void run_once(std::function<void()>* what) {
@@ -38,7 +39,8 @@ int open_and_run(int folder, const char* name, int flags, mode_t mode) {
 
 }  // namespace
 
-// In place of libc's, for the code under test too, which is linked into this program.
+// Replaces the C library's functions, also for the code under test, which is linked into this
+// program.
 extern "C" {
 
 void* dlopen(const char* path, int flags) {
@@ -55,7 +57,8 @@ int openat(int folder, const char* name, int flags, ...) {
   return open_and_run(folder, name, flags, mode);
 }
 
-// _FORTIFY_SOURCE, which Ubuntu's compilers set, calls these if openat's flags are no constant.
+// With _FORTIFY_SOURCE, which Ubuntu's compilers set, openat calls these if its flags are not
+// constant.
 int checked_openat(int folder, const char* name, int flags) __asm__("__openat_2");
 int checked_openat64(int folder, const char* name, int flags) __asm__("__openat64_2");
 int checked_openat(int folder, const char* name, int flags) {
@@ -80,14 +83,14 @@ TEST(Swapped, BeforeDlopenRunsNothingOfTheOther) {
   if (child == 0) {
     before_dlopen = [&] { folder.replace("constructor_exit", "p.so"); };
     std::vector<Reason> reasons;
-    // The checked file has lost its name meanwhile, and is refused for that.
+    // The checked file has lost its name meanwhile and is refused for that reason.
     const LoadedPlugin* plugin = load(candidate, counting_host(), &reasons);
     _exit(plugin == nullptr && has_code(reasons, Code::kFileChanged) ? 0 : 1);
   }
   int status = 0;
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);  // 3: the other one's constructor ran
+  EXPECT_EQ(WEXITSTATUS(status), 0);  // 3: the other plugin's constructor ran
 }
 
 TEST(Swapped, BetweenLookAndOpenIsNotRead) {
@@ -146,7 +149,8 @@ TEST(Opened, ByADescriptorKeepsItsName) {
 TEST(Opened, ItFindsLibrariesBesideIt) {
   const Folder folder;
   fs::copy_file(case_path("libneighbour"), folder.path("libneighbour.so"));
-  for (const char* name : {"p.so", "q.so"}) {  // the second one's library is there already
+  // for the second plugin, the library is already loaded
+  for (const char* name : {"p.so", "q.so"}) {
     const std::string path = folder.add("needs_neighbour", name);
     std::vector<Reason> reasons;
     EXPECT_NE(load(at(*find(explicit_place(path)), path), counting_host(), &reasons), nullptr)
