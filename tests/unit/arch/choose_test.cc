@@ -46,7 +46,7 @@ Outcome choose(std::vector<ArchSource> sources, const std::vector<int>& gpus,
   CudaArchInputs inputs;
   inputs.sources = std::move(sources);
   inputs.compilers = std::move(compilers);
-  inputs.gpus.push_back(rocm_gpu("gfx90a"));  // never matters here
+  inputs.gpus.push_back(rocm_gpu("gfx90a"));  // an AMD GPU never matters here
   for (const int number : gpus)
     inputs.gpus.push_back(cuda_gpu(number, static_cast<int>(inputs.gpus.size())));
   Outcome out;
@@ -73,7 +73,7 @@ TEST(CudaArchs, OptionOverEnvironmentOverConfigurationOverGpusOverDefault) {
   EXPECT_EQ(out.text + " " + out.origin, "8.0 --archs");
   out = choose(with("", "8.6"), {90}, {nvrtc12()});
   EXPECT_EQ(out.text + " " + out.origin, "9.0a TORCH_CUDA_ARCH_LIST");
-  environment.variables["TORCH_CUDA_ARCH_LIST"] = " ";  // as good as not set
+  environment.variables["TORCH_CUDA_ARCH_LIST"] = " ";  // the same as not set
   out = choose(with("", "8.6"), {80}, {nvrtc12()});
   EXPECT_EQ(out.text + " " + out.origin, "8.6 cuda-archs in /etc/opdock/config.toml");
   environment.variables.clear();
@@ -222,7 +222,7 @@ TEST(CudaArchs, GpusThatTheListDoesNotServeAreNamed) {
   }
 }
 
-// PTX stands in for the newer one, which will run it; nothing serves the older one.
+// PTX serves the newer GPU, which will run it; nothing serves the older one.
 TEST(CudaArchs, AnOlderAndANewerGpuAreToldApart) {
   const Outcome out = choose({}, {60, 140}, {nvrtc13()});
   EXPECT_EQ(out.text, "12.1+PTX");
@@ -322,7 +322,7 @@ TEST(CudaArchs, WhatStandsForAGpuIsNotRefusedButGetsPtx) {
   out = {};
   EXPECT_EQ(choose_for("9.0", {90}, &out), "9.0");
   EXPECT_TRUE(out.notices.empty());
-  // What somebody wrote is refused beside it, alone by its own name.
+  // An architecture that the user wrote is still refused, and only it is named.
   EXPECT_EQ(choose_for("13.0;14.0", {130}, &out), "refused");
   EXPECT_EQ(out.reason.found.find("13.0"), out.reason.found.find("13.0;14.0"));
   EXPECT_EQ(choose_for("13.0a", {130}, &out), "refused");

@@ -1,4 +1,4 @@
-// What compilers say that they know; nvcc itself where it is here.
+// Tests what compilers report that they know; uses nvcc itself if it is installed.
 // SPDX-License-Identifier: Apache-2.0
 #include "arch/compiler_archs.h"
 
@@ -53,7 +53,7 @@ TEST(CompilerArchs, OfARunTimeCompiler) {
   EXPECT_EQ(to_text(archs_of_nvrtc(Version{11, 8}, {80, 90}).targets), "8.0;9.0");
 }
 
-// nvcc's own meaning of all and all-major is the oracle of ours.
+// nvcc's own meaning of all and all-major is the reference for Opdock's.
 class WithNvcc : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,7 +61,7 @@ class WithNvcc : public testing::Test {
     if (help_.find("--gpu-architecture") == std::string::npos) GTEST_SKIP() << "no nvcc in PATH";
   }
 
-  // "sm_80" and "compute_120" that nvcc would make images for.
+  // Returns the images that nvcc would make, as "sm_80" or "compute_120".
   static std::set<std::string> images(const std::string& arguments) {
     const std::string text = output_of(
         "(folder=$(mktemp -d) && cd $folder && printf '' >empty.cu && "

@@ -39,7 +39,7 @@ TEST(CudaList, Grammar) {
     ASSERT_TRUE(list) << text << ": " << to_text(reason);
     EXPECT_EQ(to_text(list->targets), wanted) << text;
     EXPECT_FALSE(list->native || list->all || list->all_major) << text;
-    // What is written is read back as the same.
+    // The printed list is read back as the same list.
     EXPECT_EQ(to_text(parse_cuda_list(wanted, "", &reason)->targets), wanted);
   }
 }
@@ -52,7 +52,7 @@ TEST(CudaList, Words) {
   EXPECT_EQ(to_text(list->targets), "9.0a");
 }
 
-// Text, the position that is named, and a piece of the advice ("" for the code's own).
+// Columns: text, position that is named, part of the advice ("": the code's own advice).
 TEST(CudaList, WhatIsRefusedIsNamedWithItsPlaceAndWhatWasProbablyMeant) {
   const std::tuple<const char*, const char*, const char*> rows[] = {
       {"8", "\"8\" at character 1 ", ""},

@@ -1,4 +1,4 @@
-// The architectures that a build is asked for.
+// Tests which architectures a build is asked for.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class Decide : public testing::Test {
     unsetenv("PYTORCH_ROCM_ARCH");
   }
 
-  // "CUDA | ROCm", or "refused".
+  // Returns "CUDA | ROCm", or "refused".
   std::string decide(const char* cuda = "", const char* hip = "", bool ahead = false) {
     BuildOptions& options = options_ = BuildOptions();
     options.cuda_archs = cuda;
@@ -43,7 +43,7 @@ class Decide : public testing::Test {
   }
 
   Manifest manifest_;
-  BuildOptions options_;  // of the last decision
+  BuildOptions options_;  // from the last decision
   ArchSettings settings_;
   MachineFacts machine_;
   std::vector<Reason> reasons_;

@@ -15,7 +15,8 @@ std::string read(const char* path) {
 }
 
 TEST(HostLimits, FromTheHeadersCheck) {
-  // The shapes that releases have had: an exclusive or inclusive bound, other clangs before.
+  // The forms that releases have used: exclusive or inclusive bounds, and checks of other clangs
+  // first.
   const std::tuple<const char*, uint32_t, uint32_t> rows[] = {
       {"#if __GNUC__ > 15\n\n#error -- unsupported GNU version! gcc versions later than "
        "15\n#endif\n"
@@ -49,7 +50,7 @@ TEST(HostLimits, OfNoSuchHeader) {
   }
 }
 
-// What the table says of a release is what its header says; of this machine's, where one is here.
+// The table must say the same as the header of this machine's toolkit, if it is installed.
 TEST(HostLimits, TheTableAgreesWithTheToolkitHere) {
   const std::string path = "/usr/local/cuda-13.0/include/crt/host_config.h";
   const auto limits = read_host_limits(read(path.c_str()), path);
@@ -64,7 +65,7 @@ TEST(HostLimits, TheTableKnowsNoOtherReleases) {
   EXPECT_FALSE(documented_host_limits(Version{10, 2}));
   EXPECT_FALSE(documented_host_limits(Version{13, 1}));
   EXPECT_FALSE(documented_host_limits(Version{}));
-  uint32_t gcc = 0, clang = 0;  // they only rise
+  uint32_t gcc = 0, clang = 0;  // newer releases only raise the limits
   for (const Version& release : {Version{11, 0}, Version{11, 1}, Version{11, 4}, Version{11, 8},
                                  Version{12, 0}, Version{12, 4}, Version{12, 9}, Version{13, 0}}) {
     const auto limits = documented_host_limits(release);

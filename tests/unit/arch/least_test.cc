@@ -1,4 +1,4 @@
-// The least architecture that a plugin is for, and where a toolkit is.
+// Tests the least architecture that a plugin supports, and where a toolkit is.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(LeastArch, NothingBelowItIsChosen) {
   const std::tuple<const char*, int, std::vector<int>, const char*> rows[] = {
       {"7.5+PTX;8.0;9.0a", 80, {}, "8.0;9.0a"},
       {"8.0", 80, {}, "8.0"},
-      {"6.0;8.0", 80, {}, "8.0"},  // no compiler here knows 6.0, and none is asked for it
+      {"6.0;8.0", 80, {}, "8.0"},  // no compiler here knows 6.0, but none is asked for it
       {"all-major", 86, {}, "8.6;9.0;10.0;12.0+PTX"},
       {"all", 100, {}, "10.0;10.3;12.0+PTX"},
       {"default", 86, {}, "8.6+PTX;9.0;10.0;12.0+PTX"},
@@ -75,7 +75,7 @@ TEST(LeastArch, WhatLiesWhollyBelowItIsRefused) {
     EXPECT_EQ(chosen.reason.code, Code::kArchBelowLeast);
     EXPECT_NE(chosen.reason.found.find("a GPU of 7.5"), std::string::npos) << chosen.reason.found;
   }
-  // Compilers that are too old for the plugin.
+  // The compilers are too old for the plugin.
   for (const char* list : {"", "all", "default", "native", "12.0"}) {
     const Chosen chosen = choose(list, 120, {120}, {75, 80, 90});
     EXPECT_EQ(chosen.reason.code, Code::kBuildArch) << list;

@@ -1,5 +1,5 @@
-// The compilers' arguments for a list of architectures, a line each, for tests in Python:
-// print_archs cuda|rocm LIST; exit status 1 and the reason if the list is refused.
+// Prints the compilers' arguments for a list of architectures, one per line, for tests in Python:
+// print_archs cuda|rocm LIST. Exit status 1 and the reason if the list is refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of architectures mean what the torch that is installed takes them for."""
+"""Checks that Opdock's architecture lists mean the same as in the installed torch."""
 
 import inspect
 import os
@@ -16,7 +16,7 @@ PROGRAM = os.environ["OPDOCK_PRINT_ARCHS"]
 
 
 def ours(kind, text):
-    """The compiler's arguments as a sorted list; None if the list is refused."""
+    """Returns the compiler's arguments as a sorted list, or None if the list is refused."""
     done = subprocess.run([PROGRAM, kind, text], capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1), done.stderr
     return sorted(done.stdout.splitlines()) if done.returncode == 0 else None
@@ -31,7 +31,8 @@ def cuda_of_torch(text, monkeypatch):
 
 
 def constants_of_torch():
-    """The numbers and names in torch's function, so that a newer torch's are tested too."""
+    """Returns the numbers and names in torch's function, so that those of a newer torch are
+    tested."""
     source = inspect.getsource(cpp_extension._get_cuda_arch_flags)
     numbers = re.findall(r"'(\d+\.\d[af]?)'", source.split("supported_arches = ")[1].split("]")[0])
     names = re.findall(r"\('([A-Z][A-Za-z+]+)',", source)

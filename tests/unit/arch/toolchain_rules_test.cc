@@ -1,4 +1,4 @@
-// Tables of versions that go together and that do not.
+// Tests the rules on which versions fit together, with tables of versions.
 // SPDX-License-Identifier: Apache-2.0
 #include "arch/toolchain_rules.h"
 
@@ -11,17 +11,17 @@ Version version(const char* text) {
   return Version::parse(text).value_or(Version());
 }
 
-// A reason is complete, and is of the stage that builds.
+// Expects a complete reason of the build stage.
 void expect_complete(const Reason& reason, const std::string& row) {
   EXPECT_FALSE(reason.found.empty() || reason.wanted.empty() || reason.advice.empty()) << row;
   EXPECT_EQ(info(reason.code).stage, "build") << row;
 }
 
-// ---- toolkit against driver
+// ---- toolkit and driver
 
 struct DriverRow {
-  const char *toolkit, *driver;  // the driver's CUDA version; "" is none
-  bool cubin, ptx;               // whether each runs
+  const char *toolkit, *driver;  // driver: the CUDA version of the driver; "" is none
+  bool cubin, ptx;               // whether an image of this kind runs
 };
 
 class Driver : public testing::TestWithParam<DriverRow> {};
@@ -86,10 +86,10 @@ TEST(ForwardCompatibility, IsSeenByLibcudaBeingTheNewer) {
   EXPECT_FALSE(has_forward_compatibility({std::nullopt, "535.104.05"}));
 }
 
-// ---- toolkit against PyTorch
+// ---- toolkit and PyTorch
 
 struct TorchRow {
-  const char *toolkit, *torch, *cuda;  // cuda: of PyTorch; "" is none
+  const char *toolkit, *torch, *cuda;  // cuda: PyTorch's version of CUDA; "" is none
   Links links;
   bool fits;
 };
@@ -110,7 +110,8 @@ TEST_P(Torch, Judged) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, Torch,
                          testing::Values(
-                             // DeepSpeed#3223: refused there for every op, though it works.
+                             // DeepSpeed#3223: DeepSpeed refuses this pair for every op, though it
+                             // works.
                              TorchRow{"12.1", "2.1.0", "11.8", Links::kNothing, true},
                              TorchRow{"11.8", "2.1.0", "12.1", Links::kNothing, true},
                              TorchRow{"13.0", "2.13.0", "12.6", Links::kNothing, true},
@@ -173,7 +174,7 @@ INSTANTIATE_TEST_SUITE_P(
         HostRow{"12.6", "clang++", "19", kNo, false}, HostRow{"12.9", "clang++", "19", kNo, true},
         HostRow{"13.0", "clang++", "20", kNo, true}, HostRow{"13.0", "clang++", "21", kNo, false},
         HostRow{"13.0", "g++", "", Code::kToolUnknown, false},
-        // Of a release that nobody here knows, nothing is said: nvcc itself will.
+        // For an unknown release the rules say nothing; nvcc itself will.
         HostRow{"14.0", "g++", "17", kNo, true}, HostRow{"10.2", "g++", "9", kNo, true}));
 
 TEST(HostAdvice, NamesThePackageAndWhereTheLimitIsFrom) {
