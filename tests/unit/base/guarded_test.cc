@@ -1,4 +1,4 @@
-// What a C function answers when something is thrown inside it.
+// Tests what a C function returns when something is thrown inside it.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/guarded.h"
 
@@ -51,7 +51,7 @@ TEST(Guarded, ABodyMayReturnATextOfItsOwn) {
   const auto fails = [] { return Status{OPDOCK_UNSUPPORTED, "so it is"}; };
   EXPECT_EQ(guarded({text.data(), text.size()}, fails), OPDOCK_UNSUPPORTED);
   EXPECT_STREQ(text.data(), "so it is");
-  EXPECT_EQ(guarded({}, fails), OPDOCK_UNSUPPORTED);  // nobody wants it
+  EXPECT_EQ(guarded({}, fails), OPDOCK_UNSUPPORTED);  // without a buffer for the text
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Suggestions for misspelt ops.
+// Tests suggestions for misspelt op names.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/near_names.h"
 

@@ -1,4 +1,4 @@
-// What a program that is started gets of the process that starts it.
+// Tests what a started program inherits from the process that starts it.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/spawn.h"
 
@@ -16,7 +16,7 @@
 namespace opdock {
 namespace {
 
-// What `script` prints, with `files` besides.
+// Returns what `script` prints; `files` are passed to it too.
 std::string output_of(const std::string& script, std::vector<FdMap> files = {},
                       const std::vector<std::string>* environment = nullptr,
                       const std::string& folder = "") {
@@ -45,7 +45,7 @@ TEST(Spawn, NoSignalIsBlockedOrIgnored) {
   const std::string text = output_of("grep -E '^Sig(Blk|Ign)' /proc/self/status | cut -f2");
   signal(SIGPIPE, former);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  constexpr uint64_t kOrdinary = (1ull << 31) - 1;  // 32 and 33 are the C library's own
+  constexpr uint64_t kOrdinary = (1ull << 31) - 1;  // the C library uses signals 32 and 33
   ASSERT_EQ(text.size(), 2 * 17u) << text;
   EXPECT_EQ(std::stoull(text.substr(0, 16), nullptr, 16) & kOrdinary, 0u) << text;
   EXPECT_EQ(std::stoull(text.substr(17, 16), nullptr, 16) & kOrdinary, 0u) << text;
@@ -56,11 +56,11 @@ TEST(Spawn, TheProcessGroupIsItsOwn) {
 }
 
 TEST(Spawn, WhatIsNotGivenIsNothing) {
-  const Fd other(open("/proc/self/exe", O_RDONLY));  // not close-on-exec, as a host may have it
+  const Fd other(open("/proc/self/exe", O_RDONLY));  // not close-on-exec, as a host's file may be
   EXPECT_EQ(output_of("readlink /proc/$$/fd/0 /proc/$$/fd/2"), "/dev/null\n/dev/null\n");
 }
 
-// Crosswise, and with numbers that a host which has closed its own 0 to 2 gets.
+// Swaps two descriptors, and passes descriptor 0 as in a host that has closed its own 0 to 2.
 TEST(Spawn, FilesAreThoseThatWereMeant) {
   const auto file_of = [](const char* text) {
     Fd file(open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));

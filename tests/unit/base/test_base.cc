@@ -45,7 +45,7 @@ TEST(Version, ComparesNumberByNumber) {
   EXPECT_EQ(Version({3, 4}).part(7), 0u);
 }
 
-// The examples of FIPS 180-4.
+// Uses the examples of FIPS 180-4.
 TEST(Sha256, GivesTheStandardsDigests) {
   const char* const abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
   EXPECT_EQ(to_hex(sha256("abc")), abc);
@@ -107,7 +107,8 @@ TEST(Reason, ReadsAsASentence) {
   EXPECT_EQ(to_text(reason), "abi-major: found ABI 1.0.");
 }
 
-// What was found says it all: the record's other fields are no part of the sentence.
+// For a code that passes on somebody else's message, the sentence is only that message; the
+// record's other fields are left out.
 TEST(Reason, OfSomebodyElsesWordsAddsNone) {
   const Reason reason = {Code::kDriverFailed, "no CUDA driver: libcuda.so.1 was not found",
                          "a driver", "install the NVIDIA driver"};
@@ -163,11 +164,11 @@ TEST(Printable, EscapesWhatTurnsALineAroundOrHides) {
       {"\xc2\x9b", "\\x9b"},                           // CSI as one character
       {"x\xe2\x80\xaeos.", "x\\u202eos."},             // right-to-left override
       {"\xe2\x81\xa6\xe2\x81\xa9", "\\u2066\\u2069"},  // isolates
-      {"\xe2\x80\x8b\xe2\x80\x8f", "\\u200b\\u200f"},  // of no width, right-to-left mark
+      {"\xe2\x80\x8b\xe2\x80\x8f", "\\u200b\\u200f"},  // zero-width space, right-to-left mark
       {"\xe2\x80\xa8", "\\u2028"},                     // line separator
       {"\xef\xbb\xbf", "\\ufeff"},
-      {"\xf3\xa0\x81\x81", "\\U000e0041"},     // a tag
-      {"a\xff\xe2\x80", "a\\xff\\xe2\\x80"}};  // no UTF-8
+      {"\xf3\xa0\x81\x81", "\\U000e0041"},     // a tag character
+      {"a\xff\xe2\x80", "a\\xff\\xe2\\x80"}};  // not UTF-8
   for (const auto& [text, shown] : kRows) EXPECT_EQ(printable(text), shown);
 }
 

@@ -1,4 +1,4 @@
-// Locks and turns, between threads and across forks.
+// Tests fork-aware locks (Mutex, Turn), between threads and across forks.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/turn.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The exit status of a child that does `work`; SIGALRM ends one that hangs.
+// Runs `work` in a child and returns its wait status; SIGALRM ends a child that hangs.
 int in_child(const std::function<bool()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -73,8 +73,8 @@ TEST(TurnTest, WaitsAreStoppedOnRequest) {
   EXPECT_TRUE(stopped);
 }
 
-// Each of three holds one and wants the next: the last to ask gets an error, and the others are
-// served.
+// Each of three threads holds one lock and wants the next one's: the last to ask gets an error, and
+// the others are served.
 TEST(TurnTest, AreNotWaitedForInACircle) {
   Turn turns[3];
   std::latch all(3);
@@ -119,7 +119,7 @@ TEST(TurnTest, HelpersWaitForAMasterThatIsAtWork) {
   {
     const Taken taken(&masters);
     helper = std::thread([&] { is_served = static_cast<bool>(Taken(&masters)); });
-    std::this_thread::sleep_for(120ms);  // in which it asks more than once
+    std::this_thread::sleep_for(120ms);  // long enough for the helper to ask more than once
   }
   helper.join();
   EXPECT_TRUE(is_served);
@@ -136,12 +136,12 @@ TEST(TurnTest, OfAThreadThatTheChildDoesNotHaveIsLeft) {
   while (!is_taken) std::this_thread::sleep_for(1ms);
   const Taken mine(&own);
   EXPECT_EQ(in_child([&] {
-              if (!Taken(&own).is_ours()) return false;  // the thread that forked is here
+              if (!Taken(&own).is_ours()) return false;  // the forking thread exists in the child
               {
                 const Taken taken(&turn);
                 if (!taken || !taken.was_left()) return false;
               }
-              const Taken again(&turn);  // put right by whoever took it
+              const Taken again(&turn);  // the first acquirer repaired the state
               return again && !again.was_left();
             }),
             0);
@@ -150,7 +150,7 @@ TEST(TurnTest, OfAThreadThatTheChildDoesNotHaveIsLeft) {
               turn.give_back_as_left();
               if (turn.take() != Turn::Took::kLeft) return false;
               turn.give_back_as_left();
-              // A grandchild's view is the same.
+              // A grandchild sees the same state.
               return in_child([&] { return turn.take() == Turn::Took::kLeft; }) == 0;
             }),
             0);
@@ -195,7 +195,7 @@ TEST(NoForkTest, ForksAreCountedInTheChildAlone) {
   EXPECT_EQ(forks(), before);
 }
 
-// Several threads that fork at once hold each other up no longer than it takes.
+// Several threads that fork at once delay each other only for the time of a fork.
 TEST(NoForkTest, ThreadsMayForkAtOnce) {
   std::atomic<int> good{0};
   std::vector<std::thread> threads;
