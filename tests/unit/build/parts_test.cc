@@ -1,4 +1,5 @@
-// The builder's parts: where Opdock's files are, who the compilers are, and running a program.
+// Tests the builder's parts: finding Opdock's files, identifying the compilers, and running a
+// program.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -108,7 +109,7 @@ TEST(Jobs, AreAtLeastOneAndAtMostTheCores) {
 
 class Process : public Parts {
  protected:
-  // What `script` printed and how it ended.
+  // Runs `script`. Stores what it printed in *output and returns how it ended.
   ProcessEnd run(const std::string& script, std::string* output, double seconds = 20) {
     const char* guard = std::getenv("OPDOCK_TEST_GUARD");
     if (guard == nullptr) throw std::runtime_error("OPDOCK_TEST_GUARD is not set");
@@ -144,7 +145,7 @@ TEST_F(Process, InheritsNoDescriptors) {
   std::string output;
   ASSERT_TRUE(run("ls /proc/self/fd | tr '\\n' ' '", &output).ok());
   close(leaked);
-  EXPECT_EQ(output, "0 1 2 3 ");  // 3: ls reading the folder
+  EXPECT_EQ(output, "0 1 2 3 ");  // descriptor 3 is ls reading the folder
 }
 
 TEST_F(Process, AllOfItsOutputIsRead) {

@@ -1,5 +1,5 @@
-// Which files of its folder a plugin is built from: what it names, and what that reaches. Nothing
-// else is read, whatever its size.
+// Tests which files of its folder a plugin is built from: those that it names and those that they
+// reach. No other file is read, whatever its size.
 // SPDX-License-Identifier: Apache-2.0
 #include "build/sources.h"
 
@@ -167,7 +167,7 @@ TEST_F(Sources, AreNoLongerReadOnceSomebodyAsksToStop) {
   EXPECT_EQ(reasons[0].code, Code::kCancelled);
 }
 
-// Of a process's memory nothing can be read at address 0.
+// Reading a process's memory at address 0 fails.
 TEST_F(Sources, WhichCannotBeReadAreNamedThemselves) {
   fs::create_symlink("/proc/self/mem", top + "/plugin/b.cc");
   EXPECT_FALSE(

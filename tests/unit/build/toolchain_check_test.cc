@@ -1,4 +1,4 @@
-// What prevents a build before it starts, and what is only a warning.
+// Tests what prevents a build before it starts, and what is only a warning.
 // SPDX-License-Identifier: Apache-2.0
 #include "build/toolchain_check.h"
 
@@ -28,7 +28,7 @@ class Check : public testing::Test {
     facts_.nvcc.limits = limits;
   }
 
-  // "against CODE…; warned CODE…", "" for nothing.
+  // Returns "against CODE;…warned CODE;…", or "" for nothing.
   std::string judge() {
     result_ = check_toolchain(manifest_, options_, facts_);
     std::string text;
@@ -54,7 +54,7 @@ TEST_F(Check, NothingSpeaksAgainstWhatGoesTogether) {
   EXPECT_EQ(judge(), "");
   driver({13, 0});
   EXPECT_EQ(judge(), "");
-  options_.cuda_archs = "";  // nvcc's default
+  options_.cuda_archs = "";  // nvcc's default architectures
   EXPECT_EQ(judge(), "");
 }
 
@@ -103,7 +103,7 @@ TEST_F(Check, AGpuNewerThanTheCompiler) {
   driver({13, 0});
   EXPECT_EQ(judge(), "warned arch-ptx;");
   EXPECT_NE(result_.warnings[0].advice.find("12.0+PTX"), std::string::npos);
-  // All that it has is PTX, which takes a driver of the toolkit's version.
+  // The result has only PTX, which needs a driver of the toolkit's version.
   facts_.nvcc.version = Version{13, 1};
   EXPECT_EQ(judge(), "against toolkit-driver;warned arch-ptx;");
   options_.must_run_here = false;
@@ -188,7 +188,7 @@ TEST_F(CheckNvrtc, AnOldDriverIsToldForTheyCanBeMadeAnew) {
 TEST_F(CheckNvrtc, WithoutAnySourceAloneIsPacked) {
   facts_.nvrtcs.clear();
   EXPECT_EQ(judge(), "warned jit-no-compiler;");
-  options_.cuda_archs = "";  // no images wanted
+  options_.cuda_archs = "";  // no images are requested
   EXPECT_EQ(judge(), "");
 }
 

@@ -1,5 +1,5 @@
-// What logs of compilers, linkers, ninja and Meson are taken to mean. The logs are what these
-// programs print: g++ 12, clang 14, nvcc 13.0, hipcc 5.2, ld 2.40, Meson 1.12, ninja 1.11.
+// Tests how logs of compilers, linkers, ninja and Meson are interpreted. The logs are real output
+// of g++ 12, clang 14, nvcc 13.0, hipcc 5.2, ld 2.40, Meson 1.12 and ninja 1.11.
 // SPDX-License-Identifier: Apache-2.0
 #include "build/triage.h"
 
@@ -26,8 +26,8 @@ struct LogCase {
   const char* name;
   const char* log;
   Code code;
-  const char* found;   // begins the reason's found
-  const char* advice;  // part of it, or of wanted
+  const char* found;   // how the reason's found begins
+  const char* advice;  // part of the reason's wanted and advice
 };
 
 const LogCase kCases[] = {
@@ -199,8 +199,8 @@ class Logs : public ::testing::TestWithParam<LogCase> {};
 
 TEST_P(Logs, AreUnderstood) {
   const LogCase& row = GetParam();
-  ASSERT_STRNE(row.found, "");   // which anything begins with,
-  ASSERT_STRNE(row.advice, "");  // and holds
+  ASSERT_STRNE(row.found, "");   // every text begins with "",
+  ASSERT_STRNE(row.advice, "");  // and contains ""
   const Reason reason = triage(failed(row.log));
   EXPECT_EQ(info(reason.code).name, info(row.code).name);
   EXPECT_TRUE(reason.found.starts_with(row.found)) << reason.found;
