@@ -1,4 +1,4 @@
-// A cache in a folder of its own, and the things that the tests of it publish.
+// A cache in its own folder, and what the cache tests publish in it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace opdock::testing {
 
-// A new folder below the working folder, which other users cannot write; removed at the end.
+// A new folder in the working folder, which other users cannot write; removed when the object dies.
 class CacheFolder {
  public:
   CacheFolder();
@@ -21,7 +21,7 @@ class CacheFolder {
 
   std::string path(const std::string& name = "") const;  // the cache is in path("cache")
   std::unique_ptr<Cache> open(std::vector<Reason>* reasons = nullptr) const;
-  // The names below v1/<name>, sorted.
+  // Returns the names in v1/<name>, sorted.
   std::vector<std::string> list(const std::string& name) const;
   std::vector<std::string> temp() const { return list("tmp"); }
 
@@ -37,17 +37,17 @@ CacheRequest request(const std::string& source = "a * x + y");
 CacheRequest plugin_request();
 CacheMaker maker(const std::string& id = "0123456789abcdef");
 std::vector<CacheBlob> blobs();
-// Publishes axpy.so and log/build.log, beside other things that are not to be published.
+// Publishes axpy.so and log/build.log from a folder that also has files that must not be published.
 std::shared_ptr<CacheEntry> publish_plugin(Cache* cache, std::vector<Reason>* reasons,
                                            const CacheMaker& by = maker());
 
-// Expects the entry of request() with blobs().
+// Expects the entry to be that of request(), with blobs().
 void expect_whole(const CacheEntry& entry);
 
 std::string text(const std::vector<Reason>& reasons);
 bool has(const std::vector<Reason>& reasons, Code code);
 std::string read(const std::string& path);
-// Neither goes through the calls that the fault tests stand in for.
+// These avoid the library functions that the fault tests replace.
 void write(const std::string& path, const std::string& bytes);
 void make_folder(const std::string& path);
 

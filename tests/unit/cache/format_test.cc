@@ -1,4 +1,4 @@
-// The bytes of an entry file, and keys.
+// Tests the bytes of an entry file, and keys.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ EntryData sample() {
   return data;
 }
 
-// A digest at the end that fits whatever stands before it.
+// Replaces the digest at the end by the one of the bytes before it.
 std::string signed_again(std::string bytes) {
   bytes.resize(bytes.size() - 32);
   const Digest digest = sha256(bytes);
@@ -67,7 +67,8 @@ TEST(Format, ReadsWhatItWrites) {
   }
 }
 
-// docs/cache.md in numbers: an old Opdock must go on understanding what a new one writes.
+// Checks the numbers in docs/cache.md, because an old Opdock must be able to read what a new one
+// writes.
 TEST(Format, HeadStaysAsItIs) {
   const std::string bytes = encode_entry(sample(), {});
   EXPECT_EQ(bytes.substr(0, 8), "\x89OPDOCK\n");
@@ -91,7 +92,7 @@ TEST(Format, TextsThatJsonCannotHoldAreKeptAsDigests) {
   EXPECT_EQ(data.fields[0].value, "sha256:" + to_hex(sha256(std::string("n\0l", 3))));
 }
 
-// The digest fits, and the content is wrong all the same.
+// The digest is right, but the content is invalid.
 TEST(Format, ImpossibleMetadataIsRefused) {
   const std::string good = encode_entry(sample(), blobs());
   std::string problem;
@@ -165,7 +166,7 @@ TEST(Key, TheSubjectIsNoPartOfIt) {
   EXPECT_EQ(other.key(), request().key());
 }
 
-// The key is on disks: it must not change unnoticed.
+// Keys are stored on disks, so they must not change unnoticed.
 TEST(Key, StaysAsItIs) {
   const CacheRequest asked = {"kernels", "", {{"arch", "sm_90a"}}};
   FieldHasher hasher;

@@ -1,4 +1,4 @@
-// Stamps of files that were read, and the texts that a cache keeps with them.
+// Tests stamps of files that were read, and the texts (memos) that a cache keeps with them.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/stamps.h"
 
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMinute = 60'000'000'000;
 
-// Longer than a tick of the file system's clock: what follows has other times.
+// Waits longer than a tick of the file system's clock, so that later changes get other times.
 void pass_a_tick() {
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
 }
@@ -34,7 +34,7 @@ class StampsTest : public ::testing::Test {
 
   std::string folder() const { return root_.path("plugin"); }
 
-  // As read a minute later: all is settled by then.
+  // Seals as if the files were read a minute later, when they have settled.
   std::optional<std::string> seal(int64_t later = kMinute) const {
     Stamps stamps(folder(), Stamps::now_ns() + later);
     for (const char* name : {"", "axpy.cc", "inner", "inner/axpy.h"}) stamps.add(name);
@@ -120,7 +120,7 @@ TEST_F(StampsTest, DoNotHoldForACopyOrAnotherFolderInThePlace) {
 TEST_F(StampsTest, AFileThatChangedJustBeforeOrAfterItWasReadIsNotVouchedFor) {
   EXPECT_FALSE(seal(0));
   EXPECT_FALSE(seal(1'000'000'000));
-  EXPECT_FALSE(seal(-kMinute));  // its time is in the future
+  EXPECT_FALSE(seal(-kMinute));  // the file's time is in the future
   EXPECT_TRUE(seal(3'000'000'000));
 }
 
@@ -168,7 +168,7 @@ TEST_F(StampsTest, ATextThatIsNoneVouchesForNothing) {
   EXPECT_EQ(unpack_texts(pack_texts(texts)), texts);
 }
 
-// ---- what a cache keeps
+// ---- memos in a cache
 
 class MemoTest : public ::testing::Test {
  protected:
@@ -233,7 +233,7 @@ TEST_F(MemoTest, MakesNoCacheWhereThereIsNone) {
   EXPECT_FALSE(fs::exists(none.path("cache")));
 }
 
-// The second look at a published file that has settled does not read it; a changed one is read.
+// A published file that has settled is not read for a second look; a changed one is.
 TEST_F(MemoTest, FilesThatWereGoodAreReadAgainOnceTheyChanged) {
   const std::string so = publish_plugin(cache_.get(), nullptr)->folder() + "/axpy.so";
   EXPECT_EQ(cache_->find(plugin_request(), nullptr, nullptr).size(), 1u);

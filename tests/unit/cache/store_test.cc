@@ -1,4 +1,4 @@
-// Publishing, finding, locking and remembering, without faults.
+// Tests publishing, finding, locking and remembering, without faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -49,7 +49,7 @@ TEST(Store, ThePreferredMakersVariantComesFirstThenTheNewest) {
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0]->maker().id, other.id);
   EXPECT_GE(found[1]->created(), found[2]->created());
-  // A machine without a compiler takes what there is.
+  // A machine without a compiler accepts any variant.
   const CacheMaker none = maker("1111111111111111");
   EXPECT_EQ(cache->find(request(), &none, nullptr).size(), 3u);
 }
@@ -83,7 +83,7 @@ TEST(Store, SetsAsideWhatDoesNotLoad) {
     cache->set_aside(*plugin, make_reason(Code::kLoadFailed, "rubbish", "a library"));
     EXPECT_TRUE(cache->find(request(), nullptr, nullptr).empty());
     EXPECT_TRUE(cache->find(plugin_request(), nullptr, nullptr).empty());
-    // What another has published since is not the one that failed.
+    // An entry that somebody else has published since is not the one that failed.
     ASSERT_NE(cache->publish_blobs(request(), maker(), blobs(), nullptr), nullptr);
     cache->set_aside(*entry, make_reason(Code::kLoadFailed, "rubbish", "an image"));
     const auto found = cache->find(request(), nullptr, nullptr);
@@ -113,7 +113,7 @@ TEST(Store, RefusesToPublishWhatIsNotInTheFolder) {
   EXPECT_TRUE(folder.temp().empty());
 }
 
-// What is copied from the cache serves whom the compiler's own file would have served.
+// A file copied from the cache keeps the permissions that the compiler's own file had.
 TEST(Store, KeepsWhoMayReadAndExecute) {
   CacheFolder folder;
   const auto cache = folder.open();
@@ -154,7 +154,7 @@ TEST(Failure, IsRememberedUntilItIsForgottenOrMade) {
   ASSERT_EQ(known->size(), 2u);
   for (size_t i = 0; i < 2; ++i) EXPECT_EQ(to_text((*known)[i]), to_text(why[i]));
   EXPECT_EQ(read(log), "the log\n");
-  // Another compiler, or another input, may do better.
+  // Another compiler, or another input, may succeed.
   EXPECT_FALSE(cache->failure(request(), maker("fedcba9876543210"), nullptr));
   EXPECT_FALSE(cache->failure(request("other"), maker(), nullptr));
   cache->forget_failure(request());
@@ -183,7 +183,7 @@ TEST(Failure, ADamagedRecordCountsForNothing) {
   EXPECT_TRUE(cache->failure(request(), maker(), nullptr));
 }
 
-// ---- what changed
+// ---- what_changed
 
 CacheRequest with(std::vector<CacheField> fields) {
   return {"plugin", "axpy", std::move(fields)};
