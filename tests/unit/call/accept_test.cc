@@ -1,4 +1,4 @@
-// The quick check of arguments may accept less than the full check, never more.
+// Tests that the quick check of arguments accepts at most what the full check accepts.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/accept.h"
 
@@ -14,7 +14,7 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-// Values at which a check may be wrong by one, or overflow.
+// Values at which a check may be off by one or overflow.
 constexpr int64_t kSizes[] = {
     0,         1,  2,        3, 8, (1 << 27) - 1, 1 << 27, int64_t{1} << 31, int64_t{1} << 62,
     INT64_MAX, -1, INT64_MIN};
@@ -26,7 +26,7 @@ TEST(Accept, TakesNothingThatIsRefused) {
   A a;
   opdock_value plain = A::value(a.tensor({2, 3}));
   ASSERT_EQ(f.invoke({plain, plain, A::none(), A::boolean(true), A::integer(1)}), OPDOCK_OK)
-      << f.error;  // the target is known from now on
+      << f.error;  // the target is known from here on
   std::mt19937 random(1);
   const auto pick = [&random](int n) {
     return static_cast<int>(random() % static_cast<unsigned>(n));
@@ -65,11 +65,11 @@ TEST(Accept, TakesNothingThatIsRefused) {
     }
     ++(quick != nullptr ? taken : refused);
   }
-  EXPECT_GT(taken, 5000);  // the values above are not all odd
+  EXPECT_GT(taken, 5000);  // not all random values are invalid
   EXPECT_GT(refused, 5000);
 }
 
-// Otherwise calls would be right but slow.
+// If usual arguments were not accepted, calls would be right but slow.
 TEST(Accept, TakesWhatIsUsual) {
   static const opdock_op op =
       make_op("usual(Tensor x, Tensor? y, *, float? s, bool b=False) -> ()");

@@ -10,7 +10,7 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-// "1 2.5 True None 'text' [1, 2] tensor", for comparing.
+// Returns a value as text for comparisons, such as "1", "2.5f", "True", "None", "'text'", "[1;2;]".
 std::string text_of(const opdock_value& v) {
   switch (v.tag) {
     case OPDOCK_TAG_NONE:

@@ -1,4 +1,4 @@
-// The call path on the CPU: what an op sees, what comes back.
+// Tests the call path on the CPU: what an op sees and what the caller gets back.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
 
@@ -199,7 +199,7 @@ TEST(Call, GivesRunWhatPlanAskedFor) {
   EXPECT_EQ(seen.state[7], 77u);
 }
 
-// Called once, while an op uses its workspace.
+// Called once while an op uses its workspace.
 std::function<void()> within;
 
 opdock_status plan_marks(const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
@@ -215,7 +215,7 @@ opdock_status run_marks(const opdock_call* call, const opdock_value*, uint32_t, 
   return std::count(own, own + 64, mark) == 64 ? OPDOCK_OK : OPDOCK_INTERNAL;
 }
 
-// The code of a hook or of a reference may make such a call.
+// A hook or a reference may call an op within a call.
 TEST(Call, WithinACallHasAWorkspaceOfItsOwn) {
   static const opdock_op op = [] {
     opdock_op o = make_op("w(Tensor x) -> ()");
@@ -249,13 +249,13 @@ TEST(Call, UsesTheCallersWorkspace) {
   options.workspace = memory + 64;
   EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_INVALID_ARGUMENT);
   EXPECT_NE(std::string(f.error).find("64 past a multiple of 512"), std::string::npos) << f.error;
-  // Options of a program that was built with a smaller struct: no workspace is read.
+  // The options of a program with a smaller struct: no workspace is read from them.
   options.struct_size = offsetof(opdock_call_options, workspace);
   EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_OK) << f.error;
   EXPECT_NE(seen.call.workspace, options.workspace);
 }
 
-// ---- failures of the op
+// ---- ops that fail
 
 struct Answer {
   opdock_status status;
@@ -291,7 +291,7 @@ TEST(Call, PassesOnStatusAndText) {
     EXPECT_EQ(f.invoke({x}), OPDOCK_INTERNAL);
     EXPECT_NE(std::string(f.error).find("which is no status"), std::string::npos) << f.error;
   }
-  // No buffer, a tiny one, and one that would be cut inside a character.
+  // No buffer, a tiny one, and one that would cut a character in two.
   answer = {OPDOCK_UNSUPPORTED, "\xc3\xa4\xc3\xb6"};
   EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {}), OPDOCK_UNSUPPORTED);
   char tiny[7] = "??????";
@@ -299,7 +299,7 @@ TEST(Call, PassesOnStatusAndText) {
   EXPECT_STREQ(tiny, "");
   EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {tiny, 7}), OPDOCK_UNSUPPORTED);
   EXPECT_STREQ(tiny, "a: \xc3\xa4");
-  // On success the buffer is left alone.
+  // On success the buffer is not changed.
   answer = {OPDOCK_OK, nullptr};
   std::strcpy(tiny, "kept");
   EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {tiny, 7}), OPDOCK_OK);
@@ -342,7 +342,7 @@ TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
     EXPECT_NE(std::string(f.error).find(text), std::string::npos) << f.error;
     EXPECT_NE(std::string(f.error).find("report it to the plugin's author"), std::string::npos);
   }
-  // What it must not change is put right.
+  // What the plugin must not change is restored.
   spoil = [](opdock_plan* p) {
     p->num_outputs = 5;
     p->outputs = nullptr;
@@ -399,9 +399,9 @@ TEST(Call, PlansOverShapesWithoutData) {
       << f.error;
 }
 
-// ---- what a plan over shapes has not seen
+// ---- checks that a plan without data skips
 
-// Wants memory that is aligned to 16 bytes, as kernels do, and counts what it did.
+// An op that requires memory aligned to 16 bytes, as kernels do, and that counts its calls.
 int planned = 0, run = 0;
 uint64_t seen_state = 0;
 opdock_status plan_aligned(const opdock_call* call, const opdock_value* args, uint32_t n,
@@ -412,7 +412,7 @@ opdock_status plan_aligned(const opdock_call* call, const opdock_value* args, ui
     return call->host->set_error(call, OPDOCK_UNSUPPORTED, "argument 'x': misaligned");
   }
   plan->state[7] = real ? 2 : 1;
-  plan->flags = 77;  // not the plugin's to set
+  plan->flags = 77;  // a plugin must not set flags
   return plan_like(call, args, n, plan);
 }
 opdock_status run_aligned(const opdock_call* call, const opdock_value*, uint32_t, opdock_value*,
@@ -431,8 +431,8 @@ const opdock_op& aligned_op() {
   return op;
 }
 
-// A plan of the caller's with room for one output; struct_size says how much of it the host may
-// see.
+// A caller's plan with room for one output; struct_size limits how much of the struct the host may
+// use.
 struct OwnPlan {
   explicit OwnPlan(uint32_t size) {
     plan.known.struct_size = size;
@@ -485,15 +485,15 @@ TEST(Call, PlansAgainWhatWasPlannedOverShapes) {
     EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.a.tensor({4})), OPDOCK_OK)
         << call.f.error;
     EXPECT_EQ(run, 1);
-    EXPECT_EQ(seen_state, 2u);  // of the plan over the data
-    // What a plan over data is held to as well.
+    EXPECT_EQ(seen_state, 2u);  // from the plan over the data
+    // The same conditions apply as for a plan over data.
     EXPECT_EQ(call.run_with(own, call.args(call.x, kShape, 0), call.a.tensor({4})),
               OPDOCK_INVALID_ARGUMENT);
     EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), nullptr), OPDOCK_INVALID_ARGUMENT);
     EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.x), OPDOCK_INVALID_ARGUMENT);
     EXPECT_EQ(run, 1);
   }
-  AlignedCall call;  // over data: once is enough
+  AlignedCall call;  // with data, planning once is enough
   OwnPlan own(sizeof(opdock_plan));
   ASSERT_EQ(call.plan(&own, call.args(call.x, 0, 0)), OPDOCK_OK) << call.f.error;
   EXPECT_EQ(own.plan.known.flags, 0u);
@@ -501,7 +501,7 @@ TEST(Call, PlansAgainWhatWasPlannedOverShapes) {
   EXPECT_EQ(planned, 1);
 }
 
-// A program may know less of a plan than the host, or more.
+// A program's opdock_plan may have fewer members than the host's, or more.
 TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
   constexpr uint32_t kLeast = offsetof(opdock_plan, flags);
   for (uint32_t size = 0; size < kLeast; ++size) {
@@ -526,7 +526,7 @@ TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
     EXPECT_EQ(own.plan.known.outputs, &own.output);
     EXPECT_EQ(own.plan.known.state[7], 1u);
     EXPECT_EQ(own.output.shape[0], 4);
-    // Behind the caller's declaration nothing is read or written.
+    // Nothing beyond the caller's declared size is read or written.
     const bool has_flags = size >= kLeast + sizeof(uint32_t);
     if (size == kLeast || has_flags) {
       EXPECT_EQ(own.plan.known.flags, has_flags ? OPDOCK_PLAN_OF_SHAPES : 0xabcd) << size;
@@ -662,7 +662,7 @@ TEST(Host, LogsToTheRuntimeOfTheCall) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "opdock: of nobody's call either\n");
 }
 
-// Passes over what a call cannot be made on, and has no memory for what is next.
+// Gives up the target of a call, and runs out of memory when the next target is resolved.
 class ThrowingResolver : public TestResolver {
  public:
   using TestResolver::TestResolver;
@@ -699,7 +699,7 @@ TEST(Call, EndsForTheResolverAlsoIfTheNextTryThrows) {
   EXPECT_EQ(resolver.ended, 1);
 }
 
-// The first op cannot make the call; then the second one serves.
+// The first op cannot make the call; the second one serves it.
 class NextResolver : public TestResolver {
  public:
   NextResolver(const opdock_op* first, const opdock_op* second)

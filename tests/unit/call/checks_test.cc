@@ -1,4 +1,5 @@
-// Bad input to a call: each row is one mistake, its status, and what the text must say.
+// Tests bad input to a call: each row is one mistake, its status, and what the message must
+// contain.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-// The op under test takes one of everything, and writes `w`.
+// The op under test has a parameter of every kind, and writes `w`.
 constexpr char kCheckedSchema[] =
     "op(Tensor x, Tensor? z, Tensor[] ts, Tensor?[] os, Tensor(a!) w, int n, float f, bool b, str "
     "s, "
@@ -39,7 +40,7 @@ const opdock_op& checked_op() {
   return op;
 }
 
-// A good call, to be spoilt. x is float32 [2, 3].
+// A valid call, in which each row changes one thing. x is float32 [2, 3].
 struct Scene {
   Scene() : f(&checked_op()) {
     f.resolver.dtypes = {kF32, kF64};
@@ -97,7 +98,7 @@ constexpr opdock_status kBad = OPDOCK_INVALID_ARGUMENT;
 constexpr int64_t kHuge = int64_t{1} << 62;
 
 const Row kRows[] = {
-    // the tensor by itself
+    // one tensor
     {"null tensor",
      [](Scene& s) { s.args[kX].as.tensor = nullptr; },
      kBad,
@@ -264,7 +265,7 @@ const Row kRows[] = {
      },
      kBad,
      {"argument 'ts'", "NULL"}},
-    // other types
+    // arguments of the wrong type
     {"None for a tensor",
      [](Scene& s) { s.args[kX] = A::none(); },
      kBad,
@@ -372,7 +373,7 @@ const Row kRows[] = {
     {"one too few", [](Scene& s) { s.args.pop_back(); }, kBad, {"found 14 arguments", "all 15"}},
     {"one too many", [](Scene& s) { s.args.push_back(A::none()); }, kBad, {"found 16 arguments"}},
     {"none", [](Scene& s) { s.args.clear(); }, kBad, {"found 0 arguments"}},
-    // what the op writes
+    // arguments that the op writes
     {"read-only written",
      [](Scene& s) { s.args[kW].flags = OPDOCK_VALUE_READ_ONLY; },
      kBad,
@@ -480,7 +481,7 @@ TEST(Checks, EveryMistakeIsRefusedByName) {
   }
 }
 
-// What must pass although it looks odd.
+// Input that looks odd but must pass.
 TEST(Checks, OddButGoodInputPasses) {
   const std::pair<const char*, std::function<void(Scene&)>> rows[] = {
       {"empty, data NULL",
@@ -524,7 +525,7 @@ TEST(Checks, OddButGoodInputPasses) {
   }
 }
 
-// What the plan has checked of a call whose optional arguments are left out is not checked again.
+// After planning, a call whose optional arguments are left out is not checked again.
 TEST(Checks, APlannedCallIsNotCheckedAgainForItsNones) {
   static const opdock_op op = make_op("f(Tensor x, Tensor? z, int? n) -> ()");
   TestFunction f(&op);
@@ -535,11 +536,11 @@ TEST(Checks, APlannedCallIsNotCheckedAgainForItsNones) {
   opdock_plan plan{};
   plan.struct_size = sizeof plan;
   ASSERT_EQ(f.plan({args[0], args[1], args[2]}, &plan), OPDOCK_OK) << f.error;
-  x->dtype = kI32;  // seen only by a check of everything
+  x->dtype = kI32;  // only a full check would see the change
   opdock_status status = OPDOCK_OK;
   char text[256] = "";
   EXPECT_NE(recheck_arguments(f.function, args, 3, &status, {text, sizeof text}), nullptr) << text;
-  // None for what must be there, and another type, are as doubtful as ever.
+  // None for a required argument, or a value of another type, still needs the full check.
   const opdock_value missing[] = {A::none(), A::none(), A::none()};
   EXPECT_EQ(recheck_arguments(f.function, missing, 3, &status, {text, sizeof text}), nullptr);
   const opdock_value other[] = {A::value(a.tensor({2})), A::none(), A::real(1)};
@@ -550,7 +551,7 @@ TEST(Checks, ColumnSlicesOfOneMatrixDoNotOverlap) {
   Scene s;
   std::vector<float> matrix(2 * 9);
   s.x->data = matrix.data();
-  s.x->strides[0] = 9;  // columns 0…2
+  s.x->strides[0] = 9;  // columns 0 to 2
   s.outputs[0] = s.a.tensor({2, 3}, kF32, {9, 1}, matrix.data() + 3);
   s.outputs[1] = s.a.tensor({2, 3}, kF32, {9, 1}, matrix.data() + 5);  // shares column 5
   EXPECT_EQ(s.call(), kBad);

@@ -1,4 +1,4 @@
-// Code objects that have nothing but their description, made from LLVM's documentation of it.
+// Builds code objects that contain only their metadata, following LLVM's documentation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,9 @@ void append(std::string* bytes, const T& value) {
   bytes->append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-// Two notes, another owner's and the metadata, as a segment and as a section. mach: of
-// EF_AMDGPU_MACH, for any features; 0x3f is gfx90a, 0x36 gfx1030.
+// Builds a code object with two notes, one of another owner and the metadata, reachable by segment
+// and by section. mach: a value of EF_AMDGPU_MACH, with any features; 0x3f is gfx90a, 0x36 is
+// gfx1030.
 inline std::string code_object(const std::string& metadata, uint32_t mach = 0x3f) {
   std::string notes;
   const auto add = [&](std::string owner, std::string text) {

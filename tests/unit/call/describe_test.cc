@@ -1,5 +1,5 @@
-// What opdock_describe says of an op: enough to write the schema down again, and to put symbolic
-// shapes through its rules.
+// Tests what opdock_describe reports about an op: enough to write its schema again and to evaluate
+// its shape rules on symbolic shapes.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/describe.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace testing_support;
 
-// An expression as a framework's bridge would walk it, over names instead of numbers.
+// Walks an expression as a framework's bridge would, with names instead of numbers.
 std::string symbol(const opdock_shape_rule& rule, const opdock_param* params, int32_t number) {
   const opdock_expr& e = rule.exprs[number];
   const auto operand = [&](int32_t n) { return symbol(rule, params, n); };

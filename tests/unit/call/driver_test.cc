@@ -1,5 +1,5 @@
-// The CUDA driver and the call path over it, against the stand-in libcuda. The driver's state is
-// the process's, so each test works in a child of its own.
+// Tests the CUDA driver and the call path over it with the stand-in libcuda. Each test runs in its
+// own child, because the driver's state belongs to the process.
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/driver.h"
 
@@ -31,17 +31,18 @@ constexpr char kTwoGpus[] =
     R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000},
         {"arch": "sm_80", "memory": 1000000, "attributes": {"16": 108}}]})";
 
-// PTX whose parameters the stand-in reads, so that it records arguments.
+// PTX whose parameters the stand-in reads, so that it can record arguments.
 constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
-// The same for GPUs on which a kernel can wait for the launch before.
+// The same for sm_90, where a kernel can wait for the previous launch (programmatic dependent
+// launch).
 constexpr char kPtxForSm90[] =
     ".version 7.8\n.target sm_90\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
-// The first with static shared memory.
+// kPtx with static shared memory.
 constexpr char kPtxWithShared[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a)\n"
@@ -49,7 +50,7 @@ constexpr char kPtxWithShared[] =
 
 using soft_child::recorded;
 
-// Runs `body` in a child with the stand-in set up; the child's failures are the test's.
+// Runs `body` in a child with the stand-in set up; the test fails if an expectation fails there.
 void in_child(const char* config, const std::function<void(const std::string& record)>& body) {
   char path[] = "/tmp/opdock-record-XXXXXX";
   int file = mkstemp(path);
@@ -73,7 +74,7 @@ Driver* driver() {
   return found;
 }
 
-// libcuda's own functions, for what a program would do.
+// Returns one of libcuda's own functions, for what a program would do.
 template <class F>
 F cuda_function(const char* name) {
   return reinterpret_cast<F>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
@@ -92,7 +93,7 @@ void* new_stream(int index) {
   return stream;
 }
 
-// ---- an op that launches one kernel, over an image table made here
+// ---- an op that launches one kernel, with an image table made here
 
 struct Image {
   std::string bytes;
@@ -132,7 +133,7 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (args[1].as.i64 > 0) launch.shared_bytes = static_cast<uint32_t>(args[1].as.i64);
   if (args[1].as.i64 == -1) launch.num_args = 1;
   if (args[1].as.i64 == -2) launch.grid[1] = 0;
-  struct Later {  // of a later minor version
+  struct Later {  // the struct of a later minor version
     opdock_launch known;
     uint64_t more[4];
   } later{launch, {7, 7, 7, 7}};
@@ -327,7 +328,8 @@ TEST(CudaDriver, OutputsAreAlignedAsPlanned) {
     layout.shape[0] = 100;
     for (const uint64_t alignment : {0, 256, 65536}) {
       layout.alignment = alignment;
-      // The second begins where the first one's end has left the driver.
+      // The second allocation begins where the first one ended, so that its alignment is no
+      // accident.
       opdock_tensor* out[2] = {};
       for (opdock_tensor*& each : out) {
         const Status done = allocate_output(target, nullptr, layout, &each);
@@ -465,7 +467,7 @@ TEST(GpuCall, RunsWhatWasPlannedOnTheTensorsDevice) {
   });
 }
 
-// The stream's context, whichever is current.
+// The stream's context is asked for, whichever context is current.
 TEST(GpuCall, AsksForTheStreamsContext) {
   constexpr char kFailing[] = R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000}],
       "failures": [{"function": "cuStreamGetCtx", "error": 999}]})";
@@ -476,7 +478,7 @@ TEST(GpuCall, AsksForTheStreamsContext) {
     void* previous = nullptr;
     ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
     void* primary = current_context();
-    EXPECT_EQ(call(0, stream), OPDOCK_DEVICE_ERROR);  // in the primary context too
+    EXPECT_EQ(call(0, stream), OPDOCK_DEVICE_ERROR);  // also in the primary context
     EXPECT_NE(std::string(call.function.error).find("cuStreamGetCtx"), std::string::npos)
         << call.function.error;
     EXPECT_EQ(call(0, nullptr), OPDOCK_OK) << call.function.error;
@@ -499,7 +501,8 @@ TEST(GpuCall, RaisesTheLimitOfSharedMemory) {
   });
 }
 
-// Static and dynamic shared memory are one limit, up to which nothing has to be asked for.
+// Static and dynamic shared memory count together; below the default limit nothing has to be
+// raised.
 TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemory) {
   in_child(kTwoGpus, [](const std::string& record) {
     static const ScaleOp op;
@@ -519,7 +522,7 @@ TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemory) {
   });
 }
 
-// The same through modules, where the driver has no libraries.
+// The same with modules, for a driver without libraries.
 TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemoryInAModule) {
   in_child(R"({"cuda": 11040, "gpus": [{"arch": "sm_80", "memory": 1000000}]})",
            [](const std::string& record) {
@@ -531,7 +534,7 @@ TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemoryInAModule) {
            });
 }
 
-// A plan over shapes has not seen where the data lies; on a GPU what is misaligned loses the
+// A plan over shapes has not seen the data's addresses; on a GPU, a misaligned access loses the
 // device.
 opdock_status plan_aligned(const opdock_call* call, const opdock_value* args, uint32_t,
                            opdock_plan*) {
@@ -587,7 +590,8 @@ TEST(GpuCall, SaysWhatToDoAboutAKernelThatIsNotThere) {
   in_child(kTwoGpus, [](const std::string&) {
     static const ScaleOp op;
     GpuCall call(op);
-    EXPECT_EQ(call(-10), OPDOCK_NOT_FOUND);  // number 1: plugin.toml lists it, the image lacks it
+    // number 1: plugin.toml lists it, but the image lacks it
+    EXPECT_EQ(call(-10), OPDOCK_NOT_FOUND);
     const std::string lacking = call.function.error;
     EXPECT_NE(lacking.find("found no kernel \"gone<float>\" in the compute_80 ptx"), lacking.npos)
         << lacking;
@@ -603,8 +607,8 @@ TEST(GpuCall, ReadsLaunchesOfOtherVersions) {
   in_child(kTwoGpus, [](const std::string& record) {
     static const ScaleOp op;
     GpuCall call(op);
-    EXPECT_EQ(call(-3), OPDOCK_OK) << call.function.error;  // longer
-    EXPECT_EQ(call(-5), OPDOCK_OK) << call.function.error;  // shorter
+    EXPECT_EQ(call(-3), OPDOCK_OK) << call.function.error;  // a longer struct
+    EXPECT_EQ(call(-5), OPDOCK_OK) << call.function.error;  // a shorter struct
     for (const int64_t too_short : {-4, -7}) {
       EXPECT_EQ(call(too_short), OPDOCK_INTERNAL);
       EXPECT_NE(std::string(call.function.error).find("ends before num_args"), std::string::npos);
@@ -626,7 +630,7 @@ TEST(GpuCall, PassesOnTheAttributesOfALaunch) {
   });
 }
 
-// Without the attribute the launch begins after the one before it, which is as correct.
+// Without the attribute the launch begins after the previous one, which is also correct.
 TEST(GpuCall, LeavesOutAnAttributeThatTheCodeOrTheDriverIsTooOldFor) {
   const auto expect_left_out = [](const char* gpus, const char* ptx) {
     in_child(gpus, [=](const std::string& record) {
@@ -637,7 +641,7 @@ TEST(GpuCall, LeavesOutAnAttributeThatTheCodeOrTheDriverIsTooOldFor) {
       json attributes = recorded(record, "launch").at(0).at("attributes");
       EXPECT_EQ(attributes.at("cooperative"), true);
       EXPECT_FALSE(attributes.contains("programmatic"));
-      ASSERT_EQ(call(-12), OPDOCK_OK) << call.function.error;  // with no other attribute
+      ASSERT_EQ(call(-12), OPDOCK_OK) << call.function.error;  // without other attributes
       EXPECT_EQ(recorded(record, "launch").at(1).value("attributes", json::object()),
                 json::object());
     });

@@ -1,5 +1,5 @@
-// Tensors without elements, whose other sizes and strides may be of any size. Built so that signed
-// overflow ends the program: what it computes would be the same.
+// Tests tensors without elements, whose other sizes and strides may have any value. Built so that
+// signed overflow ends the program, because the results would be the same with an overflow.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -54,7 +54,7 @@ TEST(Empty, IsCheckedWithoutOverflow) {
       EXPECT_EQ(views::shared_memory(all, x), views::Overlap::kNone);
     }
   }
-  // One element, whose strides do not matter either.
+  // A single element, whose strides do not matter either.
   const Empty one{{1, 1}, {-INT64_MAX, INT64_MAX}};
   const opdock_tensor x = tensor_of(one, memory);
   EXPECT_EQ(check_tensor(&x, 0), TensorProblem::kNone);
@@ -133,13 +133,13 @@ TEST(Empty, GoesThroughACall) {
   for (const Empty& empty : kEmpty) {
     const opdock_tensor x = tensor_of(empty, memory);
     const opdock_value arg = A::value(&x);
-    opdock_tensor* made[] = {nullptr};  // the host's
+    opdock_tensor* made[] = {nullptr};  // allocated by the host
     EXPECT_EQ(invoke(f.function, nullptr, &arg, 1, made, 1, {f.error, sizeof f.error}), OPDOCK_OK)
         << f.error;
     ASSERT_NE(made[0], nullptr);
     EXPECT_EQ(made[0]->data, nullptr);
     free_output(made[0]);
-    opdock_tensor own = tensor_of(empty, memory);  // the caller's, and where x is
+    opdock_tensor own = tensor_of(empty, memory);  // the caller's, at the address of x
     EXPECT_EQ(f.invoke({arg}, {&own}), OPDOCK_OK) << f.error;
   }
 }

@@ -1,5 +1,5 @@
-// The table of opdock.gemm/1 in the hands of a plugin in C: phases, structs, addresses, and what is
-// said where no BLAS is here.
+// Tests the table of opdock.gemm/1 as a plugin in C uses it: phases, structs, addresses, and the
+// warning without a BLAS.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/gemm.h"
 
@@ -18,10 +18,10 @@ const opdock_gemm_table* table(const opdock_call* call) {
   return static_cast<const opdock_gemm_table*>(call->host->get_extension(OPDOCK_GEMM_1));
 }
 
-// What the ops below ask for.
+// The GEMM that the ops below request.
 opdock_gemm wanted;
 
-// D of 2 x 2 is A of 2 x 3 by B of 3 x 2.
+// D (2 x 2) is A (2 x 3) times B (3 x 2).
 struct Numbers {
   std::vector<float> a = {1, 2, 3, 4, 5, 6}, b = {1, 0, 2, -1, 0, 3}, d = {9, 9, 9, 9};
   Numbers() {
@@ -37,7 +37,7 @@ struct Numbers {
   }
 };
 
-// what: 0 as it should be, 1 run in plan, 2 plan in run, 3 prepare in run.
+// what: 0 correct use, 1 run in plan, 2 plan in run, 3 prepare in run.
 opdock_status plan_gemm(const opdock_call* call, const opdock_value* args, uint32_t, opdock_plan*) {
   uint64_t bytes = 0;
   if (args[0].as.i64 == 1) return table(call)->run(call, &wanted, nullptr, 0);
@@ -65,7 +65,7 @@ TEST(Gemm, MultipliesForAPluginInC) {
   TestFunction f(gemm_op());
   ASSERT_EQ(f.invoke({A::integer(0)}), OPDOCK_OK) << f.error;
   EXPECT_EQ(numbers.d, (std::vector<float>{5, 7, 14, 13}));
-  // No BLAS is linked into this test; the system may have one. Either way it is said once.
+  // This test links no BLAS, but the system may have one. A warning, if any, comes only once.
   const std::string logged = f.resolver.logged;
   if (!logged.empty()) {
     EXPECT_NE(logged.find("2 products of matrices are computed by plain kernels, which are slow: "

@@ -1,4 +1,4 @@
-// Declared gradients: what is understood, and what is refused.
+// Tests declared gradients: which are understood and which are refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/gradient.h"
 
@@ -24,7 +24,8 @@ std::vector<Schema> schemas() {
   return all;
 }
 
-// With reasons for the parameters that `texts` leave out, if they are to pass.
+// Returns a description of the parsed gradients, or the error. Unless `texts` is empty, it must
+// name every tensor parameter, with "none: REASON" for one without a gradient.
 std::string parsed(std::vector<std::string> texts, size_t* at = nullptr) {
   const std::vector<Schema> ops = schemas();
   Reason error{};

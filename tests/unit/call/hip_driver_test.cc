@@ -1,5 +1,5 @@
-// The HIP driver and the call path over it, against the stand-ins for HIP 5 and 6. A library is
-// opened once a process, so each test works in a child of its own.
+// Tests the HIP driver and the call path over it with the stand-ins for HIP 5 and 6. A library is
+// opened only once per process, so each test runs in its own child.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ constexpr char kTwoGpus[] =
         {"arch": "gfx1030", "memory": 2000000}]})";
 
 void* library = nullptr;  // the stand-in
-std::string record;       // its file
+std::string record;       // the stand-in's record file
 
 template <typename... Arguments>
 int call_hip(const char* name, Arguments... arguments) {
@@ -66,7 +66,7 @@ Driver* driver() {
   return found;
 }
 
-// As if a framework had brought the library into the process.
+// Runs `body` in a child that has loaded the library already, as a framework would have.
 void with(const char* path, const std::function<void()>& body, const char* config = kTwoGpus) {
   char name[] = "/tmp/opdock-record-XXXXXX";
   close(mkstemp(name));
@@ -312,7 +312,7 @@ TEST(HipLibrary, TakesTheNewestInEachPlace) {
   EXPECT_EQ(hip::library_candidates("").size(), 6u);
 }
 
-// $ROCM_PATH with `lib` as its folder of libraries.
+// A folder for $ROCM_PATH whose `lib` is a new folder, or a link to the given one.
 class RocmFolder {
  public:
   explicit RocmFolder(const std::filesystem::path& lib = "") {
@@ -375,7 +375,7 @@ TEST(HipLibrary, CannotBeOpened) {
   soft_child::run([] {
     void* opened = nullptr;
     const std::string text = hip::open_library(&opened).text;
-    if (opened != nullptr) {  // this machine has one
+    if (opened != nullptr) {  // this machine has a HIP runtime
       dlclose(opened);
       return;
     }
@@ -397,7 +397,8 @@ const std::string& image_of(uint32_t mach) {
   return all.try_emplace(mach, code_object(packed(metadata), mach)).first->second;
 }
 
-// The image is for gfx90a or, on device 1, for gfx1030.
+// Returns kernels whose image is for the processor `mach`: 0x3f is gfx90a, 0x36 is gfx1030.
+// RocmCall uses gfx1030 on device 1 by default.
 Kernels* kernels_on(int index, uint32_t mach) {
   static const std::string names("scale<float>\0scale\0lost\0lost\0", 29);
   const auto span = [](const std::string& text) {
@@ -411,7 +412,7 @@ Kernels* kernels_on(int index, uint32_t mach) {
   return made;
 }
 
-// How the op launches is its second argument.
+// How the op launches; passed as its second argument.
 enum How {
   kPlain,
   kCooperative,
@@ -480,7 +481,7 @@ TEST_P(HipVersions, LaunchesOnTheTensorsDevice) {
     ASSERT_EQ(call(kPlain, stream), OPDOCK_OK) << call.function.error;
     ASSERT_EQ(call(), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(current_device(), 0);
-    EXPECT_EQ(events("load").size(), 1u);  // once for both
+    EXPECT_EQ(events("load").size(), 1u);  // once for both calls
     const std::vector<json> launches = events("launch");
     ASSERT_EQ(launches.size(), 2u);
     EXPECT_EQ(launches[0].at("function"), "scale");

@@ -1,4 +1,4 @@
-// Kernels' parameters out of code objects.
+// Tests reading kernels' parameters from code objects.
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/kernel_metadata.h"
 

@@ -1,5 +1,5 @@
-// What the host does for a plugin when there is no memory: an error, never an exception, which
-// would unwind the plugin's frames.
+// Tests that the host reports an error to a plugin when there is no memory, and never throws an
+// exception, which would unwind the plugin's frames.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -16,14 +16,14 @@ namespace {
 
 thread_local bool is_used_up = false;
 
-struct NoMemory {  // on this thread, as long as it lives
+struct NoMemory {  // allocations of this thread fail while one lives
   NoMemory() { is_used_up = true; }
   ~NoMemory() { is_used_up = false; }
 };
 
 }  // namespace
 
-// Not inlined: g++ takes the inside of one for a mismatch with the other.
+// Not inlined: g++ would otherwise report that malloc or free and the operators do not match.
 [[gnu::noinline]] void* operator new(size_t size) {
   void* memory = is_used_up ? nullptr : std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
@@ -41,7 +41,7 @@ namespace {
 
 using namespace testing_support;
 
-// What an op asks of the host, and what came back to it.
+// A request that an op makes to the host, and its result.
 struct Asked {
   opdock_status (*ask)(const opdock_call* call);
   bool came_back = false;
@@ -98,7 +98,7 @@ TEST(HostWithoutMemoryToo, FindsNoDriverSymbol) {
   EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipInit"), nullptr);
 }
 
-// What a program asks of the library: it gets a status, never an exception.
+// A program's call to the library: it returns a status and never throws.
 struct Function {
   const char* name;
   opdock_status (*call)(opdock_runtime* runtime, char* error, uint32_t size);
@@ -174,7 +174,7 @@ constexpr Function kFunctions[] = {
 INSTANTIATE_TEST_SUITE_P(Of, ProgramWithoutMemory, ::testing::ValuesIn(kFunctions),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The first use, which makes the pool, and later ones, which find it.
+// Tests the first use, which creates the pool, and a later use, which finds the pool.
 TEST(HostWithoutMemoryToo, RunsAParallelLoopAlone) {
   for (const bool is_first : {true, false}) {
     int seen[100] = {};

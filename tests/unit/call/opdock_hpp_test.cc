@@ -1,4 +1,4 @@
-// opdock.hpp: whose the tensors of a result are, and the caller's own for results.
+// Tests opdock.hpp: the ownership of result tensors, and the caller's own tensors for results.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ const opdock_op* same_op() {
   return &op;
 }
 
-// The temporary tensor that it would point at is gone by then.
+// The temporary tensor that such a result would point to is gone after the call.
 TEST(OpdockHpp, AResultThatIsAnArgumentIsNone) {
   TestFunction f(same_op());
   const Function function(&f.function);
@@ -44,7 +44,7 @@ TEST(OpdockHpp, WritesIntoOutputs) {
   EXPECT_EQ(y[3], 6.0f);
 }
 
-// What `call` throws: "status: text".
+// Returns what `call` throws, as "status: text".
 template <class Call>
 std::string thrown_by(const Call& call) {
   try {

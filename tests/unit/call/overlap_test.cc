@@ -1,4 +1,4 @@
-// Overlap of what an op writes: against an oracle that lists every byte.
+// Tests the detection of overlapping memory against a reference that lists every byte.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -26,14 +26,14 @@ constexpr opdock_dtype kDtypes[] = {
 struct Strided {
   std::vector<int64_t> shape, strides;
   opdock_dtype dtype = kF32;
-  int64_t first = 0;  // byte of the first element
+  int64_t first = 0;  // byte offset of the first element
 
   int64_t element() const { return dtype.bits / 8; }
   opdock_tensor tensor(std::vector<char>& buffer) {
     return {buffer.data(), kCpu,           static_cast<int32_t>(shape.size()), dtype,
             shape.data(),  strides.data(), static_cast<uint64_t>(first)};
   }
-  // Every byte of every element. *twice: an address that two elements share.
+  // Returns every byte of every element. *twice: whether two elements share an address.
   Bytes bytes(bool* twice) const {
     std::vector<int64_t> addresses{first};
     for (size_t i = 0; i < shape.size(); ++i) {
@@ -80,8 +80,8 @@ const opdock_op* rope_op() {
   return &op;
 }
 
-// A call is refused if and only if something is shared. Views of one dtype as of one array, and of
-// several at any byte.
+// A call must be refused if, and only if, it shares memory. Half of the rounds use views of one
+// dtype at whole elements, the others use several dtypes at any byte.
 TEST(Overlap, TwoHundredThousandRandomPairsAreDecidedExactly) {
   TestFunction f(rope_op());
   std::vector<char> buffer(kBytes);
@@ -106,11 +106,11 @@ TEST(Overlap, TwoHundredThousandRandomPairsAreDecidedExactly) {
   }
   EXPECT_EQ(unsafe, 0);
   EXPECT_EQ(falsely, 0);
-  EXPECT_GT(apart, 50000);  // neither answer is the rule
+  EXPECT_GT(apart, 50000);  // both answers are frequent
   EXPECT_GT(shared, 50000);
 }
 
-// Lists long enough to be sorted: a clash is found if and only if one of the pairs is one.
+// Lists long enough to be sorted: a clash is found if, and only if, some pair clashes.
 TEST(Overlap, RandomListsAreDecidedExactly) {
   std::vector<char> buffer(kBytes);
   Generator random(2);
@@ -121,7 +121,8 @@ TEST(Overlap, RandomListsAreDecidedExactly) {
     std::vector<Strided> strided(count);
     std::vector<View::Role> roles(count);
     for (size_t i = 0; i < count; ++i) {
-      // Rows of a matrix, columns of it, or anything; few, so that often nothing clashes.
+      // Mostly rows and columns of a matrix, otherwise arbitrary views; few, so that often nothing
+      // clashes.
       strided[i] = random.view(true);
       Strided& v = strided[i];
       if (random.below(16) != 0) {
@@ -169,12 +170,12 @@ TEST(Overlap, RandomListsAreDecidedExactly) {
 
 struct Slice {
   const char* name;
-  std::vector<int64_t> shape, strides;  // of both
-  int64_t first, second;                // elements from the buffer's begin
+  std::vector<int64_t> shape, strides;  // of both views
+  int64_t first, second;                // offsets in elements from the start of the buffer
   bool apart;
 };
 
-// The slices that models take of one array, in any number of dimensions.
+// Slices that models commonly take of one array, in any number of dimensions.
 TEST(Overlap, OrdinarySlicesAreTakenApart) {
   const Slice slices[] = {
       {"q and k of [B, S, 3H]", {2, 8, 16}, {384, 48, 1}, 0, 16, true},
@@ -199,7 +200,7 @@ TEST(Overlap, OrdinarySlicesAreTakenApart) {
               slice.apart ? OPDOCK_OK : OPDOCK_INVALID_ARGUMENT)
         << slice.name << ": " << f.error;
   }
-  // The prefix that is read, and the row behind it that is written.
+  // A prefix that is read, and the row after it that is written.
   TestFunction f(rope_op());
   A a;
   opdock_value row = A::value(a.tensor({2, 4, 1, 8}, kF32, {1024, 256, 8, 1}, buffer.data() + 40));
@@ -212,10 +213,10 @@ TEST(Overlap, OrdinarySlicesAreTakenApart) {
                "own, as the op writes it; copy one of the two");
 }
 
-// Two strides that do not divide each other, over sizes that nobody could count through.
+// Two strides of which neither divides the other, with sizes too large for counting.
 TEST(Overlap, LongProgressionsAreDecided) {
   const int64_t n = 100000000;
-  char* const base = reinterpret_cast<char*>(uintptr_t{1} << 40);  // never touched
+  char* const base = reinterpret_cast<char*>(uintptr_t{1} << 40);  // this memory is never accessed
   const auto answer = [&](int64_t a_stride, int64_t b_stride, int64_t shift) {
     int64_t size = n;
     const opdock_dtype byte{OPDOCK_DTYPE_INT, 8, 1};
@@ -230,9 +231,9 @@ TEST(Overlap, LongProgressionsAreDecided) {
   EXPECT_EQ(answer(1 << 20, 3 << 19, 1 << 19), Overlap::kShared);
 }
 
-// Where it would take too long the answer is the safe one, and the text says why.
+// If the answer would take too long, the call is refused, and the text says why.
 TEST(Overlap, WhatTakesTooLongIsRefusedAndSaysSo) {
-  // 32 strides of bytes that have nothing in common: a knapsack.
+  // 32 byte strides without a common divisor: a knapsack problem.
   std::vector<int64_t> shape(16, 2), a_strides, b_strides;
   int64_t stride = 1000003;
   for (int i = 0; i < 32; ++i) {
@@ -249,7 +250,7 @@ TEST(Overlap, WhatTakesTooLongIsRefusedAndSaysSo) {
   EXPECT_NE(std::string(f.error).find("takes too long to tell"), std::string::npos) << f.error;
 }
 
-// Thousands of columns of one matrix, each overlapping the others' extents.
+// Thousands of columns of one matrix, whose address ranges all overlap.
 TEST(Overlap, ColumnsOfOneMatrixAreFolded) {
   constexpr int64_t kColumns = 2000, kRows = 8;
   std::vector<float> matrix(kColumns * kRows);
@@ -287,7 +288,7 @@ TEST(Overlap, AnElementOfALongListIsNamed) {
                                 "7 of argument 'g'"),
       std::string::npos)
       << f.error;
-  lists[2][7] = lists[2][8];  // read twice
+  lists[2][7] = lists[2][8];  // a tensor that is read twice
   EXPECT_EQ(f.invoke({a.list(lists[0]), a.list(lists[1]), a.list(lists[2])}), OPDOCK_OK) << f.error;
 }
 

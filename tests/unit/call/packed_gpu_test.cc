@@ -1,6 +1,6 @@
-// From a folder to a launch: a plugin as it was packed, found and checked, its image chosen for
-// each of two different GPUs, and its kernel launched on the stand-in libcuda. Through opdock.h
-// alone.
+// Tests the way from a folder to a launch, through opdock.h only: a packed plugin is found and
+// checked, its image is chosen for each of two different GPUs, and its kernel is launched on the
+// stand-in libcuda.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The image for sm_75 is what sm_78 would run: same major number, lower minor one.
+// sm_78 can run the image for sm_75: same major number, lower minor number.
 constexpr char kTwoGpus[] =
     R"({"cuda": 13000, "release": "580.65.06",
         "gpus": [{"arch": "sm_90", "memory": 1000000}, {"arch": "sm_78", "memory": 1000000}]})";
@@ -45,7 +45,7 @@ opdock::FileFacts facts_of(const fs::path& path) {
   return facts;
 }
 
-// The digest that the note names for an architecture's image; empty if there is none.
+// Returns the digest that the note names for an architecture's image, or "" if there is none.
 std::string digest_of(const opdock::FileFacts& facts, const std::string& arch) {
   for (const opdock::ImageClaim& image : facts.note->images) {
     if (image.arch == arch) return image.sha256;
@@ -53,7 +53,7 @@ std::string digest_of(const opdock::FileFacts& facts, const std::string& arch) {
   return "";
 }
 
-// A folder with a copy of the noop plugin, and calls of its op that launches.
+// A folder with a copy of the noop plugin, and calls of its op that launches a kernel.
 class PackedPlugin : public testing::Test {
  protected:
   void SetUp() override {
@@ -72,14 +72,14 @@ class PackedPlugin : public testing::Test {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
-  // Runs `body` in a child, as the driver's state is the process's.
+  // Runs `body` in a child, because the driver's state belongs to the process.
   void in_child(const std::function<void()>& body) {
     soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", kTwoGpus, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
-      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // of a helper process
+      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // for a helper process
       unsetenv("CUDA_VISIBLE_DEVICES");
-      // The packed images alone are looked at, not what was compiled before either.
+      // Uses only the packed images: no run-time compilation and no earlier cache.
       setenv("OPDOCK_JIT", "never", 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
       soft_child::load_cuda(SOFTGPU_FOLDER);
@@ -125,7 +125,7 @@ TEST_F(PackedPlugin, LaunchesTheImageOfEachGpu) {
     EXPECT_TRUE(soft_child::recorded(record(), "context").empty()) << "before any call";
     for (int gpu : {0, 1, 1}) ASSERT_EQ(call(noop, gpu), OPDOCK_OK) << error_;
 
-    // The driver saw the very bytes that the note vouches for, once for each GPU.
+    // The driver saw exactly the bytes that the note vouches for, once for each GPU.
     std::vector<std::string> loaded;
     for (const json& load : soft_child::recorded(record(), "load"))
       loaded.push_back(load.at("sha256"));
@@ -144,7 +144,7 @@ TEST_F(PackedPlugin, DoesNotGiveADamagedImageToTheDriver) {
   const fs::path path = folder_ / "plugins" / "noop.so";
   std::string bytes = read_file(path);
   for (const opdock::DeviceImage& image : facts_.images) {
-    // Far behind the image's headers, which the verdict needs.
+    // Far beyond the image's headers, which the verdict needs.
     if (image.arch == "sm_75") bytes.at(image.offset + image.size / 2) ^= 1;
   }
   std::ofstream(path, std::ios::binary) << bytes;
@@ -153,7 +153,7 @@ TEST_F(PackedPlugin, DoesNotGiveADamagedImageToTheDriver) {
     ASSERT_NE(noop, nullptr);
     EXPECT_EQ(call(noop, 1), OPDOCK_INCOMPATIBLE);
     EXPECT_NE(std::string(error_).find("claim-digest"), std::string::npos) << error_;
-    EXPECT_EQ(call(noop, 0), OPDOCK_OK) << error_;  // whose image is whole
+    EXPECT_EQ(call(noop, 0), OPDOCK_OK) << error_;  // its image is intact
     EXPECT_EQ(soft_child::recorded(record(), "load").size(), 1u);
   });
 }

@@ -53,7 +53,7 @@ TEST(Parallel, UsesSeveralThreads) {
     std::vector<std::thread::id> ids;
     std::atomic<int> arrived{0};
   } context;
-  // Two threads must meet, or this would not end.
+  // Ends only if two threads are inside at once.
   parallel_for(
       4, 2, 1,
       [](void* data, uint64_t, uint64_t) {
@@ -90,7 +90,7 @@ TEST(Parallel, UsesNoMoreThreadsThanItIsGiven) {
         &context);
     return context.most.load();
   };
-  EXPECT_LE(most_of(16), 16);  // leaves fifteen workers behind
+  EXPECT_LE(most_of(16), 16);  // leaves fifteen workers waiting
   for (int i = 0; i < 10; ++i) EXPECT_LE(most_of(2), 2);
   EXPECT_LE(most_of(3), 3);
 }
@@ -147,7 +147,7 @@ TEST(Parallel, WorksInAForkedChild) {
     for (const std::atomic<int>& seen : marks.seen) {
       if (seen != 1) _exit(1);
     }
-    // The child needs threads of its own, since its parent's are not there: two must meet.
+    // The child needs its own threads, because its parent's do not exist there: two must meet.
     alarm(20);
     std::atomic<int> arrived{0};
     parallel_for(

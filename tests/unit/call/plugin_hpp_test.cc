@@ -1,4 +1,4 @@
-// plugin.hpp: conversions, checks, and ops written with it, called through the host.
+// Tests plugin.hpp: conversions, checks, and ops written with it, called through the host.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-// ---- 16-bit floats, against their definition: sign, exponent with bias, mantissa
+// ---- 16-bit floats, compared with their definition: sign, biased exponent, mantissa
 
 double half_value(uint16_t bits) {
   int exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -71,7 +71,7 @@ TEST(Bfloat16, RoundsToNearestEven) {
     }
     ASSERT_EQ(bfloat16(value).bits, bits);
     if (std::isinf(value)) continue;
-    uint32_t wide = bits << 16 | 0x8000;  // half way to the next
+    uint32_t wide = bits << 16 | 0x8000;  // halfway to the next value
     float middle;
     std::memcpy(&middle, &wide, 4);
     ASSERT_EQ(bfloat16(middle).bits, (bits & 1) ? bits + 1 : bits);
@@ -79,7 +79,8 @@ TEST(Bfloat16, RoundsToNearestEven) {
     std::memcpy(&middle, &wide, 4);
     ASSERT_EQ(bfloat16(middle).bits, bits + 1);
   }
-  uint32_t quiet = 0x7f800001;  // a NaN whose upper half alone would be infinity
+  // a NaN whose upper half, without rounding to a NaN, would be infinity
+  uint32_t quiet = 0x7f800001;
   float nan;
   std::memcpy(&nan, &quiet, 4);
   EXPECT_TRUE(std::isnan(static_cast<float>(bfloat16(nan))));

@@ -1,4 +1,4 @@
-// Ranges of random numbers.
+// Tests ranges of random numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/random.h"
 
@@ -115,7 +115,7 @@ TEST(Generators, BeginWithOneSeedAndGoOn) {
   opdock_generator* const cpu = one.of(kCpu);
   EXPECT_EQ(one.of(kCpu), cpu);
   EXPECT_NE(one.of({OPDOCK_CUDA, 0}), cpu);
-  EXPECT_NE(cpu->seed, other.of(kCpu)->seed);  // of the system's entropy
+  EXPECT_NE(cpu->seed, other.of(kCpu)->seed);  // seeded from the system's entropy
   cpu->offset = 77;
   one.seed(42);
   EXPECT_EQ(cpu->seed, 42u);

@@ -1,4 +1,4 @@
-// Results that are not one tensor each: optional ones, lists, numbers, objects.
+// Tests results that are not exactly one tensor each: optional tensors, lists, numbers, objects.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/results.h"
 
@@ -16,7 +16,7 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-// Calls with values as they are.
+// Calls with values instead of tensors.
 opdock_status invoke_values(TestFunction& f, std::vector<opdock_value> args,
                             std::vector<opdock_value>* results) {
   f.error[0] = '\0';
@@ -27,7 +27,7 @@ opdock_status invoke_values(TestFunction& f, std::vector<opdock_value> args,
 
 // ---- lists and optional tensors
 
-// One row of float32 of each size; and, if asked for, the sizes' sum.
+// The op returns one float32 row for each size and, if requested, the sum of the sizes.
 const char* const kPieces[] = {"[sizes[i]] for i in range(len(sizes))", "[1] if sum"};
 opdock_status plan_pieces(const opdock_call*, const opdock_value* args, uint32_t,
                           opdock_plan* plan) {
@@ -114,7 +114,7 @@ TEST(Results, AreAllocatedInListsAndWhereTheyAreOptional) {
 
 TEST(Results, AreWrittenIntoTheCallersListsAndTensors) {
   Pieces p;
-  opdock_tensor* const first = p.a.tensor({2}, kF32, {3});  // strides of the caller's
+  opdock_tensor* const first = p.a.tensor({2}, kF32, {3});  // the caller's own strides
   opdock_tensor* const second = p.a.tensor({1});
   opdock_tensor* const sum = p.a.tensor({1});
   std::vector<opdock_value> results = {p.a.list({A::value(first), A::value(second)}),
@@ -222,7 +222,7 @@ TEST(Results, AreInferredOfTensorsThatAreChecked) {
     return std::to_string(inferred) + text;
   };
   EXPECT_EQ(infer(), "0");
-  x->data = t->data = nullptr;  // shapes are all that is looked at
+  x->data = t->data = nullptr;  // only shapes are looked at
   EXPECT_EQ(infer(), "0");
   int64_t* const shape = x->shape;
   x->shape = nullptr;
@@ -236,7 +236,7 @@ TEST(Results, AreInferredOfTensorsThatAreChecked) {
             "1f: element 0 of argument 'ts': found a shape of NULL, wanted its sizes; fill it in");
 }
 
-// ---- what plan answers is held to the rules (OPDOCK-P-10)
+// ---- the plan must follow the shape rules (OPDOCK-P-10)
 
 opdock_op departing_op() {
   static const char* const rules[] = {"[x.shape[0] + 1]"};
@@ -259,7 +259,7 @@ TEST(Results, ThatDepartFromTheShapeRuleAreTheAuthorsFault) {
     EXPECT_NE(text.find("[x.shape[0] + 1]"), text.npos) << text;
   }
   EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {a.tensor({4})}),
-            OPDOCK_OK);  // the first ones only
+            OPDOCK_OK);  // only the first plans are checked
 }
 
 TEST(Results, AreAllHeldToTheShapeRuleIfThatIsAskedFor) {
@@ -273,18 +273,18 @@ TEST(Results, AreAllHeldToTheShapeRuleIfThatIsAskedFor) {
   unsetenv("OPDOCK_CHECK_PLANS");
 }
 
-// ---- whose a tensor is
+// ---- the ownership of tensors
 
 TEST(Results, ThatAreArgumentsStayTheArguments) {
   static const opdock_op op = make_op("same(Tensor(a!) x) -> Tensor(a!)");
   TestFunction f(&op);
   A a;
-  // As a program passes on what another call has returned.
+  // A program may pass on what another call has returned.
   std::vector<opdock_value> results(1);
   opdock_value x = A::value(a.tensor({2}), OPDOCK_VALUE_OWNED);
   ASSERT_EQ(invoke_values(f, {x}, &results), OPDOCK_OK) << f.error;
   EXPECT_EQ(results[0].as.tensor, x.as.tensor);
-  EXPECT_EQ(results[0].flags, 0u);  // freed once, by the argument's holder
+  EXPECT_EQ(results[0].flags, 0u);  // freed once, by the holder of the argument
 }
 
 TEST(Results, ThatAreTheCallersStayTheCallers) {
@@ -293,7 +293,7 @@ TEST(Results, ThatAreTheCallersStayTheCallers) {
   std::vector<opdock_value> results(1);
   ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
   const opdock_tensor* const made = results[0].as.tensor;
-  // Again, into what the first call has made.
+  // The second call writes into the tensor that the first call allocated.
   ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
   EXPECT_EQ(results[0].as.tensor, made);
   EXPECT_EQ(results[0].flags, OPDOCK_VALUE_OWNED);
@@ -323,7 +323,8 @@ struct Counted {
   static Counted* of(opdock_object* self) { return reinterpret_cast<Counted*>(self); }
 };
 
-// what: 0 good, 1 fails after all is set, 2 leaves the int out, 3 makes another object, 4 none.
+// what: 0 success, 1 fails after setting all, 2 omits the int, 3 makes another type of object, 4
+// none.
 opdock_status run_make(const opdock_call* call, const opdock_value* args, uint32_t,
                        opdock_value* results, uint32_t) {
   const int64_t what = args[0].as.i64;
@@ -361,7 +362,7 @@ TEST(Results, AreNumbersAndObjects) {
   opdock_object* const object = results[3].as.object;
   object->retain(object);
   opdock_value_free(&results[3]);
-  EXPECT_EQ(Counted::alive, 1);  // the other reference
+  EXPECT_EQ(Counted::alive, 1);  // one reference is left
   object->release(object);
   EXPECT_EQ(Counted::alive, 0);
 }
@@ -509,7 +510,7 @@ TEST(Devices, ArgumentsMayBeDeclaredToLieElsewhere) {
       call(x, gpu, x),
       "1move: argument 'host': found it on cuda:1, wanted it on the CPU, as the op declares it; "
       "move it there");
-  // The first one decides, wherever the others are: nobody serves cuda:1 here.
+  // The first argument decides, wherever the others are: nothing serves cuda:1 here.
   EXPECT_EQ(call(gpu, x, x), "7move: nothing for this device");
 }
 

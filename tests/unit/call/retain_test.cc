@@ -1,4 +1,4 @@
-// Arguments that an op keeps after the call, and calls that are to end early.
+// Tests arguments that an op keeps after the call, and calls that must end early.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/retain.h"
 
@@ -17,7 +17,7 @@ using A = Arguments;
 
 opdock_retained* held = nullptr;
 
-// which: 0 the tensor, 1 the list's last, 2 one of its own, 3 none.
+// which: 0 the tensor, 1 the last element of the list, 2 a tensor of the op itself, 3 none.
 opdock_status run_keep(const opdock_call* call, const opdock_value* args, uint32_t, opdock_value*,
                        uint32_t) {
   const auto* table = static_cast<const opdock_retain*>(call->host->get_extension(OPDOCK_RETAIN_1));
@@ -33,7 +33,7 @@ opdock_op keep_op(uint32_t flags) {
   return o;
 }
 
-// Counts what is kept, and remembers the tensor.
+// Counts the tensors that are kept, and remembers the last one.
 struct Keeper {
   Keeper() {
     options.struct_size = sizeof options;
@@ -106,7 +106,7 @@ TEST(Retain, SaysWhyItCannot) {
   EXPECT_EQ(keeper.kept, 0);
 }
 
-// ---- a call that waits asks whether it is to end
+// ---- a call that waits asks whether it was cancelled
 
 opdock_status run_waiting(const opdock_call* call, const opdock_value*, uint32_t, opdock_value*,
                           uint32_t) {

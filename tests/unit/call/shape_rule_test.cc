@@ -45,13 +45,13 @@ class ShapeRules : public testing::Test {
     sizes_ = {numbers_, 3};
   }
 
-  // result: of the schema's three.
+  // result: index of one of the schema's three results.
   std::string refusal(const char* rule, size_t result = 0) {
     Reason error;
     if (parse_shape_rule(rule, schema_, schema_.returns[result], &error)) return "accepted";
     return error.found + " | " + error.wanted;
   }
-  // "float32 [2, 3]", or the problem.
+  // Returns "float32 [2, 3]", or the problem.
   std::string result(const char* text, size_t result = 0) {
     Reason error;
     std::optional<ShapeRule> rule =
@@ -248,7 +248,7 @@ TEST_F(ShapeRules, RefuseDeepNesting) {
     for (int i = 0; i < times; ++i) all += text;
     return all;
   };
-  // As deep as the stack, if each bracket began to count anew.
+  // The recursion would exhaust the stack if each bracket restarted the count of nesting.
   for (const char* const open : {"s[", "ts[0].shape[0] + s[", "max(s[", "(s[", "-s["}) {
     rule = "[" + repeated(open, 20000) + "0";
     EXPECT_NE(refusal(rule.c_str()).find("at most 32 nested parentheses, brackets or signs"),

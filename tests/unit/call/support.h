@@ -1,5 +1,5 @@
-// What the tests of the call path share: ops that are functions of the test program, arguments, and
-// a resolver that knows them.
+// Shared by the tests of the call path: ops that are functions of the test program, arguments, and
+// a resolver that knows these ops.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,10 +22,10 @@ inline constexpr opdock_dtype kF64{OPDOCK_DTYPE_FLOAT, 64, 1};
 inline constexpr opdock_dtype kI32{OPDOCK_DTYPE_INT, 32, 1};
 inline constexpr opdock_device kCpu{OPDOCK_CPU, 0};
 
-// Tensors and values with the memory they point at; addresses stay.
+// Owns tensors, values and the memory that they point to; addresses never change.
 class Arguments {
  public:
-  // Contiguous, of zeros, unless strides and data say otherwise.
+  // Makes a tensor, contiguous and zeroed unless strides and data are given.
   opdock_tensor* tensor(std::vector<int64_t> shape, opdock_dtype dtype = kF32,
                         std::vector<int64_t> strides = {}, void* data = nullptr) {
     if (strides.empty()) {
@@ -105,7 +105,7 @@ inline opdock_status run_nothing(const opdock_call*, const opdock_value*, uint32
                                  uint32_t) {
   return OPDOCK_OK;
 }
-// Every output like the first argument, which is a tensor.
+// Plans every output like the first argument, which is a tensor.
 inline opdock_status plan_like(const opdock_call*, const opdock_value* args, uint32_t,
                                opdock_plan* plan) {
   const opdock_tensor& x = *args[0].as.tensor;
@@ -128,7 +128,8 @@ inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_S
   return op;
 }
 
-// "double(Tensor x) -> Tensor" of one dimension of float32: 2 * x. Lives as long as the process.
+// double(Tensor x) -> Tensor returns 2 * x for one-dimensional float32. The op lives as long as the
+// process.
 inline opdock_status run_double(const opdock_call*, const opdock_value* args, uint32_t,
                                 opdock_value* results, uint32_t) {
   const opdock_tensor& x = *args[0].as.tensor;
@@ -147,8 +148,8 @@ inline const opdock_op* double_op() {
   return &op;
 }
 
-// One op, on the CPU unless a test brings a driver. The op must outlive the process's targets:
-// tests make ops static.
+// Resolves one op, on the CPU unless a test sets a driver. The op must outlive the process's
+// targets, so tests make ops static.
 class TestResolver : public Resolver {
  public:
   explicit TestResolver(const opdock_op* op) : op_(op) {}
@@ -167,7 +168,7 @@ class TestResolver : public Resolver {
                       device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_), tuning);
     return {};
   }
-  // The op's shape rules, if it declares any.
+  // Returns the op's shape rules, if it declares any.
   static std::vector<ShapeRule> rules_of(const opdock_op* op) {
     if (op->num_shape_rules == 0) return {};
     const std::vector<std::string> texts(op->shape_rules, op->shape_rules + op->num_shape_rules);
@@ -196,8 +197,8 @@ class TestResolver : public Resolver {
   const opdock_op* op_;
 };
 
-// Results of an op that returns tensors alone: the fresh ones are `tensors`, given or, where one is
-// NULL, to be allocated.
+// Results of an op that returns only tensors. `tensors` are the fresh ones: given, or allocated
+// where NULL.
 class Values {
  public:
   Values(const opdock_function& function, opdock_tensor* const* tensors, uint32_t count) {
@@ -213,7 +214,7 @@ class Values {
   }
   opdock_value* data() { return values_.empty() ? nullptr : values_.data(); }
   uint32_t size() const { return static_cast<uint32_t>(values_.size()); }
-  // What was allocated.
+  // Stores the allocated tensors in the entries of `tensors` that were NULL.
   void give_back(opdock_tensor** tensors, uint32_t count) const {
     for (uint32_t k = 0; tensors != nullptr && k < count; ++k) {
       if (tensors[k] == nullptr) {
@@ -224,11 +225,11 @@ class Values {
 
  private:
   std::vector<opdock_value> values_;
-  std::vector<uint32_t> places_;  // of the fresh ones
+  std::vector<uint32_t> places_;  // indices of the fresh results
 };
 
-// The functions of opdock.h as the tests call them; outputs are those of an op that returns tensors
-// alone.
+// Wrappers of opdock.h's functions for tests. `outputs` are the fresh tensors of an op that returns
+// only tensors.
 inline opdock_status plan_call(opdock_function& function, const opdock_call_options* options,
                                const opdock_value* args, uint32_t num_args, opdock_plan* plan,
                                const ErrorBuffer& error) {
@@ -256,7 +257,7 @@ inline opdock_status prepare(opdock_function& function, opdock_device device,
   return opdock_prepare(&function, device, error.data, error.size);
 }
 
-// A function over one op.
+// A function with a resolver for one op.
 struct TestFunction {
   explicit TestFunction(const opdock_op* op)
       : resolver(op), function("test", *parse_schema(op->schema, nullptr), &resolver) {}
