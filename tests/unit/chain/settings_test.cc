@@ -1,4 +1,5 @@
-// Policies: where they may be said, which place wins, and that a wrong value names its place.
+// Tests policies: where they may be set, which place wins, and that the message for a wrong value
+// names its place.
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/settings.h"
 
@@ -21,7 +22,7 @@ class SettingsTest : public ::testing::Test {
       GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
     }
   }
-  // False and problem_ if they cannot be read.
+  // Returns false and sets problem_ if the settings cannot be read.
   bool read(const opdock_options* options = nullptr) {
     settings_ = Settings();
     problems_.clear();
@@ -39,7 +40,7 @@ class SettingsTest : public ::testing::Test {
   SearchEnvironment environment_;
   Settings settings_;
   std::vector<std::string> problems_;
-  std::string problem_;  // the first
+  std::string problem_;  // the first problem
 };
 
 TEST_F(SettingsTest, HaveDefaults) {
@@ -139,14 +140,15 @@ const BadFile kBadFiles[] = {
 INSTANTIATE_TEST_SUITE_P(Row, BadConfig, ::testing::ValuesIn(kBadFiles),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Whoever can replace the file, or what leads to it, writes it.
+// Whoever can replace the file, or a folder above it, controls its content.
 TEST_F(SettingsTest, AFileInAFolderThatOthersCanWriteIsRefused) {
   std::filesystem::create_directory(folder_.path("shared"));
   const std::string path = config("shared/config.toml", "build = \"never\"\n");
   chmod(folder_.path("shared").c_str(), 0777);
   EXPECT_FALSE(read());
   EXPECT_NE(problem_.find("everybody can write it"), std::string::npos) << problem_;
-  chmod(folder_.path("shared").c_str(), 01777);  // like /tmp: only the file's owner can
+  // like /tmp: only the file's owner can replace the file
+  chmod(folder_.path("shared").c_str(), 01777);
   EXPECT_TRUE(read()) << problem_;
   std::filesystem::create_symlink("config.toml", folder_.path("shared/link"));
   files_ = {folder_.path("shared/link")};
