@@ -1,11 +1,11 @@
-// Cubins on NVIDIA GPUs. Source: NVIDIA, "CUDA C++ Programming Guide", binary compatibility: a
-// cubin runs on its own compute capability and on later minors of the same major.
+// Verdict rows for cubins on NVIDIA GPUs. Source: NVIDIA, "CUDA C++ Programming Guide", binary
+// compatibility: a cubin runs on its own compute capability and on later minors of the same major.
 // SPDX-License-Identifier: Apache-2.0
 #include "table.h"
 
 namespace opdock::test {
 
-// clang-format off: a row a line
+// clang-format off: one row per line
 INSTANTIATE_TEST_SUITE_P(
     Cubin, VerdictTable,
     testing::Values(
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_130@14.0", "driver=14.1 sm_130", "usable sm_130"),
         ROW("cuda sm_130@14.0", "driver=14.1 sm_135", "usable sm_130"),
         ROW("cuda sm_130@14.0", "driver=14.1 sm_120", "rejected arch-mismatch"),
-        // the best of several
+        // the best of several images
         ROW("cuda sm_80@12.9 sm_86@12.9 sm_89@12.9", "driver=12.4 sm_86", "usable sm_86"),
         ROW("cuda sm_80@12.9 sm_86@12.9 sm_89@12.9", "driver=12.4 sm_80", "usable sm_80"),
         ROW("cuda sm_80@12.9 sm_86@12.9", "driver=12.4 sm_89", "usable sm_86"),
@@ -65,13 +65,14 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_75@12.9 sm_80@12.9 sm_90@12.9 sm_100@12.9", "driver=12.4 sm_90", "usable sm_90"),
         ROW("cuda sm_75@12.9 sm_80@12.9 sm_90@12.9 sm_100@12.9", "driver=12.4 sm_61", "rejected arch-mismatch"),
         ROW("cuda compute_86@12.0 sm_80@12.9", "driver=12.4 sm_86", "usable sm_80"),
-        // names that are none
+        // invalid names
         ROW("cuda sm_x@12.9", "driver=12.4 sm_80", "rejected arch-mismatch"),
         ROW("cuda sm_80b@12.9", "driver=12.4 sm_80", "rejected arch-mismatch"),
         ROW("cuda sm_@12.9 sm_80@12.9", "driver=12.4 sm_80", "usable sm_80")));
 
-// The suffix `a`: exactly that architecture. The suffix `f`: its family, the same major from its
-// minor on. Source: "CUDA C++ Programming Guide", architecture- and family-specific features.
+// With the suffix `a`, a cubin runs on exactly that architecture; with the suffix `f`, on its
+// family: the same major, from its minor on. Source: "CUDA C++ Programming Guide", architecture-
+// and family-specific features.
 INSTANTIATE_TEST_SUITE_P(
     Suffix, VerdictTable,
     testing::Values(
@@ -97,18 +98,18 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_121f@13.0", "driver=13.0 sm_121", "usable sm_121f"),
         ROW("cuda sm_121f@13.0", "driver=13.0 sm_120", "rejected arch-specific"),
         ROW("cuda sm_120f@12.9", "driver=12.9 sm_100", "rejected arch-specific"),
-        // exact before family before lower minor; the more specific of two exact ones
+        // exact match before family before lower minor; of two exact matches, the more specific
         ROW("cuda sm_100@12.9 sm_100f@12.9 sm_103@12.9", "driver=12.9 sm_103", "usable sm_103"),
         ROW("cuda sm_100@12.9 sm_100f@12.9", "driver=12.9 sm_103", "usable sm_100f"),
         ROW("cuda sm_103@12.9 sm_103a@12.9 sm_103f@12.9", "driver=12.9 sm_103", "usable sm_103a"),
         ROW("cuda sm_103@12.9 sm_103f@12.9", "driver=12.9 sm_103", "usable sm_103f"),
         ROW("cuda sm_90@12.9 sm_90a@12.9", "driver=12.4 sm_90", "usable sm_90a"),
         ROW("cuda sm_120@12.9 sm_120a@12.9", "driver=13.0 sm_121", "usable sm_120"),
-        // all that is wrong, not the first
+        // all problems are reported, not just the first
         ROW("cuda sm_80@12.9 sm_90a@12.9", "driver=12.9 sm_100", "rejected arch-mismatch arch-specific"),
         ROW("cuda sm_90a@12.9 sm_120f@12.9", "driver=12.9 sm_100", "rejected arch-specific")));
 
-// Tegra GPUs run exactly their own cubins, and nothing else runs those. Source: "CUDA for Tegra";
+// Tegra GPUs run only their own cubins, and no other GPU runs those. Source: "CUDA for Tegra";
 // "CUDA C++ Programming Guide", binary compatibility.
 INSTANTIATE_TEST_SUITE_P(
     Tegra, VerdictTable,
@@ -144,9 +145,9 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_110a@13.0", "driver=13.0 tegra:sm_110", "usable sm_110a"),
         ROW("cuda sm_101@12.9", "driver=13.0 tegra:sm_110", "rejected arch-mismatch"),
         ROW("cuda sm_110@13.0", "driver=13.0 sm_120", "rejected arch-mismatch"),
-        // GB10 is integrated but no Tegra
+        // GB10 is integrated but not a Tegra
         ROW("cuda sm_120f@13.0", "driver=13.0 sm_121", "usable sm_120f"),
-        // PTX moves to and from Tegra
+        // PTX can move to and from Tegra
         ROW("cuda compute_80@12.6", "driver=12.6 tegra:sm_87", "usable compute_80 ptx-only"),
         ROW("cuda compute_87@12.6", "driver=12.6 sm_89", "usable compute_87 ptx-only"),
         ROW("cuda compute_72@11.4", "driver=12.4 sm_75", "usable compute_72 ptx-only"),

@@ -1,11 +1,11 @@
-// PTX, and what toolkit needs what driver. Sources: NVIDIA, "CUDA C++ Programming Guide", PTX
-// compatibility; "CUDA Compatibility", minor version compatibility.
+// Verdict rows for PTX, and for which toolkit needs which driver. Sources: NVIDIA, "CUDA C++
+// Programming Guide", PTX compatibility; "CUDA Compatibility", minor version compatibility.
 // SPDX-License-Identifier: Apache-2.0
 #include "table.h"
 
 namespace opdock::test {
 
-// clang-format off: a row a line
+// clang-format off: one row per line
 INSTANTIATE_TEST_SUITE_P(
     Ptx, VerdictTable,
     testing::Values(
@@ -33,7 +33,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda compute_103f@12.9", "driver=12.9 sm_100", "rejected arch-specific"),
         ROW("cuda compute_120f@12.9", "driver=13.0 sm_121", "usable compute_120f ptx-only"),
         ROW("cuda compute_121f@13.0", "driver=13.0 sm_120", "rejected arch-specific"),
-        // a cubin before PTX; of several PTX the highest that fits
+        // a cubin before PTX; of several PTX images, the highest that fits
         ROW("cuda compute_86@12.4 sm_80@12.4", "driver=12.4 sm_86", "usable sm_80"),
         ROW("cuda compute_70@12.4 compute_80@12.4 compute_90@12.4", "driver=12.4 sm_86", "usable compute_80 ptx-only"),
         ROW("cuda compute_90@12.4 compute_90a@12.4", "driver=12.4 sm_90", "usable compute_90a ptx-only"),
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Toolkit, VerdictTable,
     testing::Values(
-        // PTX: the toolkit's version, minor included
+        // PTX needs a driver of the toolkit's version, minor included
         ROW("cuda compute_75@11.0", "driver=11.0 sm_80", "usable compute_75 ptx-only"),
         ROW("cuda compute_75@11.1", "driver=11.0 sm_80", "rejected driver-too-old"),
         ROW("cuda compute_75@11.8", "driver=11.4 sm_80", "rejected driver-too-old"),
@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda compute_75@13.1", "driver=13.0 sm_80", "rejected driver-too-old"),
         ROW("cuda compute_75@13.0", "driver=13.1 sm_80", "usable compute_75 ptx-only"),
         ROW("cuda compute_75@10.2", "driver=11.0 sm_80", "usable compute_75 ptx-only"),
-        // cubins: the toolkit's major alone, since CUDA 11
+        // since CUDA 11, cubins need only a driver of the toolkit's major version
         ROW("cuda sm_80@11.0", "driver=11.0 sm_80", "usable sm_80"),
         ROW("cuda sm_80@11.8", "driver=11.0 sm_80", "usable sm_80"),
         ROW("cuda sm_80@12.0", "driver=11.8 sm_80", "rejected driver-too-old"),
@@ -77,11 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_61@10.1", "driver=10.2 sm_61", "usable sm_61"),
         ROW("cuda sm_61@9.2", "driver=10.1 sm_61", "usable sm_61"),
         ROW("cuda sm_100@13.0", "driver=12.9 sm_100", "rejected driver-too-old"),
-        // where the architecture does not fit, the driver is not to blame
+        // if the architecture does not fit, the driver is not to blame
         ROW("cuda sm_90@13.0", "driver=12.4 sm_80", "rejected arch-mismatch"),
         ROW("cuda sm_80@13.0 sm_90@13.0", "driver=12.4 sm_80", "rejected arch-mismatch driver-too-old"),
         ROW("cuda sm_80@13.0 compute_80@12.9", "driver=12.4 sm_80", "rejected driver-too-old"),
-        // one way that works is enough
+        // one image that works is enough
         ROW("cuda sm_80@13.0 compute_80@12.4", "driver=12.4 sm_80", "usable compute_80 ptx-only"),
         ROW("cuda sm_80@12.9 compute_80@12.9", "driver=12.4 sm_80", "usable sm_80"),
         ROW("cuda sm_80@13.0 sm_80@12.9", "driver=12.4 sm_86", "usable sm_80"),
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda sm_80@12.4", "sm_80", "undecided sm_80 toolkit-unknown"),
         ROW("cuda sm_80@12.4 cpu", "sm_80", "usable sm_80 toolkit-unknown")));
 
-// No GPU, no driver, no images.
+// No GPU, no driver, or no images.
 INSTANTIATE_TEST_SUITE_P(
     Absent, VerdictTable,
     testing::Values(
@@ -128,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda", "driver=12.4 sm_80", "usable no-kernels"),
         ROW("cuda", "", "rejected no-driver"),
         ROW("cpu cuda", "driver=12.4 sm_80", "usable no-kernels"),
-        // source that nothing has compiled
+        // source that was not compiled
         ROW("cuda source", "driver=12.4 sm_80", "rejected source-only"),
         ROW("cuda source", "", "rejected no-driver"),
         ROW("cpu cuda source", "driver=12.4 sm_80", "usable source-only"),

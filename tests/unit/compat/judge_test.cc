@@ -1,4 +1,4 @@
-// What the table does not show: the texts of reasons, and the devices' own verdicts.
+// Tests what the verdict table does not show: the texts of reasons, and each device's own verdict.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-// Code objects on AMD GPUs. Source: LLVM, "User Guide for AMDGPU Backend", Target ID and Generic
-// Processor tables.
+// Verdict rows for code objects on AMD GPUs. Source: LLVM, "User Guide for AMDGPU Backend", Target
+// ID and Generic Processor tables.
 // SPDX-License-Identifier: Apache-2.0
 #include "table.h"
 
 namespace opdock::test {
 
-// clang-format off: a row a line
+// clang-format off: one row per line
 INSTANTIATE_TEST_SUITE_P(
     CodeObject, VerdictTable,
     testing::Values(
@@ -54,14 +54,14 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("rocm gfx906:xnack-@6.2", "rocm=6.2 gfx906:sramecc+:xnack-", "usable gfx906:xnack-"),
         ROW("rocm gfx942:xnack+@6.2", "rocm=6.2 gfx942:sramecc+:xnack-", "rejected feature-flags"),
         ROW("rocm gfx1010:xnack-@6.2", "rocm=6.2 gfx1010:xnack-", "usable gfx1010:xnack-"),
-        // a flag that the GPU does not show cannot be relied on
+        // a flag that the GPU does not report cannot be relied on
         ROW("rocm gfx90a:xnack-@6.2", "rocm=6.2 gfx90a", "rejected feature-flags"),
-        // both settings packed, as hipcc does
+        // both settings are packed, as hipcc does
         ROW("rocm gfx90a:xnack+@6.2 gfx90a:xnack-@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "usable gfx90a:xnack-"),
         ROW("rocm gfx90a@6.2 gfx90a:xnack-@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "usable gfx90a:xnack-"),
         ROW("rocm gfx90a@6.2 gfx90a:xnack+@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "usable gfx90a"),
         ROW("rocm gfx90a:xnack+@6.2 gfx908@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "rejected arch-mismatch feature-flags"),
-        // no target ID
+        // not target IDs
         ROW("rocm gfx90a:tgsplit+@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "rejected arch-mismatch"),
         ROW("rocm gfx90a:xnack@6.2", "rocm=6.2 gfx90a:sramecc+:xnack-", "rejected arch-mismatch")));
 

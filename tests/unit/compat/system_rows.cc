@@ -1,12 +1,13 @@
-// CPU, C library, other libraries, and what the file's reader reported. Sources: "System V
-// Application Binary Interface, AMD64", micro-architecture levels; the GNU C Library's and
-// libstdc++'s symbol versioning; glibc's release notes (GLIBC_ABI_DT_RELR came with 2.36).
+// Verdict rows for the CPU, the C library, other libraries, and what the file's reader reported.
+// Sources: "System V Application Binary Interface, AMD64", micro-architecture levels; the GNU C
+// Library's and libstdc++'s symbol versioning; glibc's release notes (GLIBC_ABI_DT_RELR came with
+// 2.36).
 // SPDX-License-Identifier: Apache-2.0
 #include "table.h"
 
 namespace opdock::test {
 
-// clang-format off: a row a line
+// clang-format off: one row per line
 INSTANTIATE_TEST_SUITE_P(
     Cpu, VerdictTable,
     testing::Values(
@@ -28,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu machine=183", "", "rejected elf-machine"),
         ROW("cpu machine=3", "", "rejected elf-machine"),
         ROW("cpu machine=243 arch=riscv64", "aarch64", "rejected elf-machine"),
-        // another machine's level and C library say nothing here
+        // the level and C library of a plugin for another machine are not reported
         ROW("cpu arch=aarch64 machine=183 level=0 absent:GLIBC_2.99", "", "rejected elf-machine"),
         ROW("cpu arch=aarch64 machine=183 level=0 absent:GLIBC_2.99", "aarch64", "rejected glibc-version")));
 
@@ -64,14 +65,14 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu torch>=x", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2,", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2.*", "torch=2.9", "rejected note-field"),
-        // libraries that the loader would not find; a declared one is checked by its range
+        // libraries that the loader would not find; a declared one is checked by its version range
         ROW("cpu missing=libcufft.so.11", "", "rejected library-missing"),
         ROW("cpu missing=liba.so missing=libb.so", "", "rejected library-missing"),
         ROW("cpu missing=libtorch_cpu.so", "torch=2.13", "rejected library-missing"),
         ROW("cpu torch>=2.11 missing=libtorch_cpu.so missing=libc10.so", "torch=2.13", "usable"),
         ROW("cpu torch>=2.11 missing=libtorch_cpu.so", "", "undecided library-unknown"),
         ROW("cpu torch>=2.11 missing=libtorch_cpu.so missing=libz.so.9", "torch=2.13", "rejected library-missing"),
-        // a library that is missing outweighs a device that is not
+        // an unknown library outweighs a usable device
         ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_80", "undecided sm_80 library-unknown"),
         ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_90", "rejected arch-mismatch library-unknown")));
 
@@ -96,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu absent:ZLIB_9.9 absent:GLIBC_2.99", "", "rejected glibc-version symbol-version"),
         ROW("cpu unmarked", "", "rejected elf-malformed"),
         ROW("cpu property=3", "level=2", "rejected cpu-level"),
-        // what is left is known to 64 bytes; what is not known is glibc's default
+        // the static TLS that is left is known to within 64 bytes; if unknown, glibc's default is
+        // assumed
         ROW("cpu static-tls tls=100 tls-left=1680", "", "usable static-tls"),
         ROW("cpu tls=1616 tls-left=1680", "", "usable static-tls"),
         ROW("cpu tls=1617 tls-left=1680", "", "undecided static-tls-close"),
@@ -142,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu =untrusted-owner", "", "rejected untrusted-owner"),
         ROW("cpu =untrusted-owner =untrusted-writable", "", "rejected untrusted-owner untrusted-writable"),
         ROW("cpu =executable-stack execstack", "", "rejected executable-stack"),
-        // everything at once
+        // many problems at once
         ROW("cuda abi=2.0 level=4 absent:GLIBC_2.99 absent:GLIBCXX_3.4.99 torch>=9 execstack sm_90@13.0", "driver=12.4 sm_80 torch=2.13",
             "rejected abi-major cpu-level glibc-version libstdcxx-version library-range executable-stack arch-mismatch"),
         ROW("cpu cuda abi=2.0 level=4 sm_80@13.0 source", "driver=12.4 sm_80",
