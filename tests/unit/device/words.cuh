@@ -1,4 +1,4 @@
-// A kernel that says every word of the vocabulary once. It is compiled, not run.
+// A kernel that uses every function of the device vocabulary once. It is compiled but not run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,7 +36,7 @@ OPDOCK_KERNEL(128) words(float* f, int* i, uint32_t* u, uint64_t* l, const bfloa
   store_unit<1>(i + 8, load_unit<1>(i + 9));
   store_unit<16>(f + 8, load_unit<16>(f + 12));
   u[2] = funnel_right(u[0], u[1], 8);
-  // Not ambiguous with the compiler's own functions and types.
+  // Must not be ambiguous with the compiler's own functions and types.
   f[4] = log(f[3]) + expm1(f[7]) + exp(f[8]) + exp2(f[9]) + sqrt(f[10]) + rsqrt(f[11]);
   f[5] = rcp(f[4]) + erf(f[5]) + tanh(f[6]) + max(f[1], f[2]) + min(f[3], f[4]) + abs(f[5]);
   f[6] = fma(f[1], f[2], f[3]) + float(b[0]) + float(opdock::half{uint16_t(u[5])});

@@ -1,5 +1,5 @@
-// Every word of the vocabulary under every NVRTC and the hipRTC that are here, for architectures
-// before and after each feature came.
+// Compiles every function of the device vocabulary with every NVRTC and hipRTC of this machine, for
+// architectures before and after each feature was introduced.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -46,7 +46,7 @@ TEST(Words, CompileUnderNvrtc) {
       job.arch = "sm_" + std::to_string(arch);
       const CompileResult result = compiler->compile(job);
       EXPECT_TRUE(result.ok) << compiler->path() << " " << job.arch << "\n" << result.log;
-      // NVRTC warns of architectures that it is about to drop.
+      // For older architectures, NVRTC warns that it will drop them.
       if (arch >= 75) {
         EXPECT_EQ(result.log, "") << job.arch;
       }
