@@ -1,4 +1,4 @@
-// The runtime and the reports of opdock.h.
+// Tests the runtime and the reports of opdock.h.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(RuntimeOptions, OfASmallerStructAreTakenAsFarAsTheyGo) {
   opdock_options options{};
   options.struct_size = offsetof(opdock_options, package_path);
   options.plugin_path = path.c_str();
-  options.package_path = reinterpret_cast<const char*>(1);  // lies beyond: must not be read
+  options.package_path = reinterpret_cast<const char*>(1);  // beyond struct_size: must not be read
   opdock_runtime* runtime = nullptr;
   ASSERT_EQ(opdock_runtime_create(&options, &runtime, nullptr, 0), OPDOCK_OK);
   EXPECT_EQ(runtime->catalog()->candidates().size(), 1u);

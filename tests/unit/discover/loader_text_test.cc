@@ -1,4 +1,4 @@
-// The dynamic loader's messages, as glibc words them, turned into advice.
+// Tests how the dynamic loader's messages, in glibc's wording, become advice.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 struct Row {
   const char* message;
-  const char* advice;  // a part of it
+  const char* advice;  // part of the advice
 };
 
 constexpr Row kRows[] = {

@@ -1,4 +1,5 @@
-// Source plugins in the search places: found, read and checked; nothing is started.
+// Tests source plugins in the search places: they are found, read and checked, and nothing is
+// started.
 // SPDX-License-Identifier: Apache-2.0
 #include "discover/sources.h"
 
@@ -25,7 +26,7 @@ std::string manifest(const std::string& name, const std::string& version = "1.0"
          "devices = [\"cpu\"]\ndtypes = [\"float32\"]\n";
 }
 
-// A source plugin in folder/<as>.
+// Adds a source plugin in folder/<as>.
 std::string add_source(const Folder& folder, const std::string& as, const std::string& text) {
   fs::create_directories(folder.path(as));
   folder.write(as + "/code.c", "int code;\n");
@@ -161,7 +162,7 @@ TEST(Sources, CanBeDeselected) {
 struct BadToml {
   const char* name;
   std::string text;
-  const char* told;  // what a reason must name
+  const char* told;  // a text that a reason must contain
 };
 
 void PrintTo(const BadToml& row, std::ostream* out) {
@@ -235,7 +236,7 @@ struct TrustRow {
   const char* name;
   Code code;
   bool needs_root;
-  void (*spoil)(const Folder& folder);  // of a/axpy
+  void (*spoil)(const Folder& folder);  // changes a/axpy or a folder above it
 };
 
 void PrintTo(const TrustRow& row, std::ostream* out) {
@@ -258,7 +259,7 @@ TEST_P(Untrusted, IsListedAndMayNotBeBuilt) {
   const SourcePtr source = source_at(*find(package_place(folder.path("a"))), path);
   EXPECT_EQ(source->state, State::kRejected);
   EXPECT_TRUE(has_code(source->reasons, GetParam().code)) << texts(*source);
-  EXPECT_TRUE(source->manifest);  // listed by its name all the same
+  EXPECT_TRUE(source->manifest);  // it is still listed by its name
   // An explicit path is consent.
   EXPECT_EQ(source_at(*find(explicit_place(folder.path("a"))), path)->state, State::kUsable);
 }
