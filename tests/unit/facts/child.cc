@@ -86,7 +86,8 @@ nlohmann::json facts_of(const Probe& probe) {
   std::map<std::string, std::string> variables = probe.variables;
   variables["OPDOCK_SOFTGPU"] = probe.config;
   variables["OPDOCK_SOFTGPU_RECORD"] = probe.record;
-  // The machine's own must not leak in: unset is unlike empty, so remove what is not asked for.
+  // This machine's own variables must not leak in. An unset variable differs from an empty one, so
+  // those that the test does not set are removed.
   std::vector<std::string> command = {"env"};
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES",
                            "HIP_VISIBLE_DEVICES", "HSA_XNACK"}) {

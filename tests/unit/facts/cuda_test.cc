@@ -1,4 +1,4 @@
-// CUDA facts through stand-ins for NVML and the driver, each case in a process of its own.
+// Tests CUDA facts with stand-ins for NVML and the driver, each case in its own process.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -97,7 +97,7 @@ TEST(Nvml, LibraryWithoutDriver) {
       facts_of({with_failure(R"({"function": "nvmlInit_v2", "error": 9})"), {}, {}, record});
   EXPECT_EQ(facts["cuda"], "");
   EXPECT_EQ(facts["cuda_problem"], "nvmlInit_v2: Driver Not Loaded");
-  // Nobody is asked twice about a driver that is not there.
+  // A driver that is not there is not asked a second time.
   for (const json& line : read_record(record)) EXPECT_NE(line["event"], "init");
 }
 
@@ -148,11 +148,11 @@ TEST(Nvml, CountThatFails) {
   EXPECT_EQ(facts["cuda_problem"], "nvmlDeviceGetCount_v2: Unknown Error");
 }
 
-// CUDA_VISIBLE_DEVICES and what is left of two equal GPUs (a, b).
+// A value of CUDA_VISIBLE_DEVICES, and which of two equal GPUs (a, b) it leaves visible.
 struct Visible {
   const char* list;
   Strings left;
-  const char* problem;  // a part of it; empty: none
+  const char* problem;  // part of the problem; empty: none
 };
 class VisibleDevices : public testing::TestWithParam<Visible> {};
 
@@ -248,7 +248,7 @@ TEST(Order, AnEmptyListIsCertain) {
   EXPECT_EQ(facts["gpus"], json::array());
 }
 
-// ---- the helper, where NVML is missing (WSL, Jetson)
+// ---- the helper, if NVML is missing (WSL, Jetson)
 
 Probe without_nvml(std::string config) {
   return {std::move(config), {}, {{"nvml", "libno-nvml.so.1"}}, {}};
@@ -273,7 +273,7 @@ TEST(Helper, TheDriverItselfOrdersAndHides) {
   probe.variables["CUDA_VISIBLE_DEVICES"] = "0,2";
   const json facts = facts_of(probe);
   EXPECT_EQ(facts["uncertain"], false);
-  EXPECT_EQ(archs(facts), (Strings{"sm_90", "sm_86"}));  // 1, 0, 2 is the configured order
+  EXPECT_EQ(archs(facts), (Strings{"sm_90", "sm_86"}));  // the configured order is 1, 0, 2
 }
 
 TEST(Helper, DriverThatDoesNotInitialise) {
@@ -308,7 +308,7 @@ TEST(Helper, ACrashingDriverTakesOnlyTheHelper) {
             "opdock-probe ended without an answer: the CUDA driver may have crashed");
 }
 
-// A thread that blocks signals does not make the helper deaf to them.
+// The helper does not inherit signals that a thread of the host blocks.
 TEST(Helper, SignalsAreNotTheHosts) {
   const TemporaryFolder folder;
   folder.write("probe",
@@ -380,7 +380,7 @@ TEST(Fork, TheHelperLeavesCudaUntouched) {
   EXPECT_EQ(inits, 2);  // the helper's and the forked child's
 }
 
-// The stand-in does what the driver does, so the two tests above would notice.
+// The stand-in behaves like the driver, so the two tests above would notice an initialisation.
 TEST(Fork, AnInitialisedDriverWouldBeNoticed) {
   const json facts = facts_of({kTwo, {}, {{"fork", "yes"}, {"init", "yes"}}, {}});
   EXPECT_EQ(facts["child"], 3);  // CUDA_ERROR_NOT_INITIALIZED

@@ -1,5 +1,5 @@
-// On a machine with a GPU: a child forked after probing uses CUDA. Nothing else may run in this
-// process.
+// Tests on a machine with a GPU that a child forked after probing can use CUDA. Nothing else may
+// run in this process.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "facts/machine.h"
 #include "support/sanitizer.h"
 
-// AddressSanitizer would keep the addresses that CUDA reserves for itself.
+// AddressSanitizer would otherwise keep the addresses that CUDA reserves for itself.
 extern "C" const char* __asan_default_options() {
   return "protect_shadow_gap=0";
 }
@@ -24,8 +24,8 @@ F* find(void* library, const char* name) {
   return reinterpret_cast<F*>(dlsym(library, name));
 }
 
-// Initialises CUDA, makes a context, fills memory on the device and reads it back. 0 if it works,
-// else the number of the step that failed.
+// Initialises CUDA, makes a context, fills device memory and reads it back. Returns 0 if it works,
+// otherwise the number of the step that failed.
 int use_cuda() {
   void* const cuda = dlopen("libcuda.so.1", RTLD_NOW);
   if (!cuda) return 1;
@@ -67,7 +67,8 @@ TEST(ForkOnGpu, AChildForkedAfterProbingUsesCuda) {
   EXPECT_EQ(WEXITSTATUS(status), 0) << "the step of use_cuda that failed";
 }
 
-// Comes second: it initialises CUDA in this process and compares what the driver itself says.
+// Runs second: it initialises CUDA in this process and compares the facts with what the driver
+// reports.
 TEST(ForkOnGpu, TheDriverAgreesWithTheFacts) {
   const MachineFacts facts = probe_machine();
   void* const cuda = dlopen("libcuda.so.1", RTLD_NOW);

@@ -1,5 +1,5 @@
-// Probes the machine as its arguments say and prints the facts as one JSON object. The tests run it
-// as a child, since stand-ins are configured by the environment of their process.
+// Probes the machine that its arguments describe and prints the facts as one JSON object. Tests run
+// it as a child, because stand-ins are configured by the environment variables of their process.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -34,7 +34,7 @@ json describe(const MachineFacts& facts) {
   }
   json versions = json::object();
   for (const auto& [prefix, version] : facts.symbol_versions) versions[prefix] = version.text();
-  // Whether it is in this process: the test of the static program must know that it is not.
+  // Whether libstdc++ is in this process; the test of the static program must know that it is not.
   const bool has_libstdcxx = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
   return {{"symbol_versions", versions},
           {"has_libstdcxx", has_libstdcxx},
@@ -48,7 +48,7 @@ json describe(const MachineFacts& facts) {
           {"pid", getpid()}};
 }
 
-// What cuInit answers in a child forked after the probe: 0 if the probe has left it usable.
+// Returns what cuInit returns in a child forked after the probe: 0 if the probe left CUDA usable.
 int init_in_child(const std::string& library) {
   const pid_t child = fork();
   if (child == 0) {
@@ -61,8 +61,8 @@ int init_in_child(const std::string& library) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Forks while a thread is in NVML, which never comes back; `record` shows when it is there. The
-// child prints what it finds. The child's status.
+// Forks while another thread is inside NVML, which never returns; `record` shows when the thread is
+// there. The child prints what it finds. Returns the child's wait status.
 int fork_within(const opdock::Environment& environment, const std::string& record) {
   std::thread([&] { opdock::probe_machine(environment); }).detach();
   while (std::ifstream(record).peek() == EOF) usleep(1000);
@@ -98,7 +98,8 @@ int main(int argc, char** argv) {
     if (option == "opt") environment.opt = value;
     if (option == "fork") fork_after = true;
     if (option == "fork_within") record = value;
-    if (option == "init") init_before = true;  // what a probe must never do, to prove the test
+    // initialises CUDA, which a probe must never do, to prove that the test notices it
+    if (option == "init") init_before = true;
   }
   if (init_before) {
     void* const cuda = dlopen(environment.cuda.c_str(), RTLD_NOW);

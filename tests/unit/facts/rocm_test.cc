@@ -1,4 +1,4 @@
-// AMD GPUs from made-up KFD trees.
+// Tests AMD GPU facts with made-up KFD trees.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace opdock::test {
 namespace {
 
-// A machine with a CPU node, an MI250X and an RX 7900, in KFD's form.
+// A machine with a CPU node, an MI250X and an RX 7900, in KFD's format.
 class Kfd : public testing::Test {
  protected:
   Kfd() {

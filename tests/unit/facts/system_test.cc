@@ -1,4 +1,5 @@
-// CPU, symbol versions and libraries in this process, against other programs' answers.
+// Tests the CPU, symbol versions and libraries of this process, compared with what other programs
+// report.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ namespace opdock::test {
 namespace {
 
 #if defined(__x86_64__)
-// The dynamic loader names the levels it would search: "x86-64-v3 (supported, searched)".
+// The dynamic loader lists the levels that it searches: "x86-64-v3 (supported, searched)".
 TEST(Cpu, LevelIsTheLoaders) {
   const char kLoader[] = "/lib64/ld-linux-x86-64.so.2";
   if (access(kLoader, X_OK) != 0) GTEST_SKIP() << kLoader << " is not here";
@@ -67,7 +68,7 @@ std::string test_folder() {
   return std::filesystem::canonical("/proc/self/exe").parent_path();
 }
 
-// The highest PREFIX_1.2.3 that readelf finds in a library that this process has loaded.
+// Returns the highest PREFIX_1.2.3 that readelf finds in a library that this process has loaded.
 std::string newest_by_readelf(const std::string& library, const std::string& prefix) {
   std::ifstream maps("/proc/self/maps");
   std::string path;
@@ -95,7 +96,7 @@ TEST(SymbolVersions, AreThoseOfTheLoadedLibraries) {
                                                            {"libgcc_s.so.1", "GCC"}};
   for (const auto& [library, prefix] : libraries) {
     const std::string newest = newest_by_readelf(library, prefix);
-    // A compiler may link libstdc++ statically; the next test is about that.
+    // A compiler may link libstdc++ statically, which the next test covers.
     if (newest.empty() && std::string(library) != "libc.so.6") continue;
     EXPECT_EQ(facts.symbol_versions[prefix].text(), newest);
   }
@@ -118,7 +119,7 @@ TEST(SymbolVersions, OfALibraryThatIsNotInTheProcessAreThoseOfTheOneTheLoaderFin
 }
 
 TEST(SymbolVersions, FollowLdLibraryPathForALibraryThatIsNotInTheProcess) {
-  // Where a sanitizer brings libstdc++, the program would not even start with the fake one.
+  // If a sanitizer brings libstdc++, the program would not even start with the fake one.
   if (facts_of_static_program({})["has_libstdcxx"] == true) {
     GTEST_SKIP() << "a sanitizer brings libstdc++ by itself";
   }
@@ -143,7 +144,7 @@ TEST(InProcess, FindsLoadedLibraries) {
   EXPECT_EQ(after.in_process["cudart"].text(), "12.9");
   EXPECT_EQ(after.in_process["torch"].text(), "2.13.1");
   EXPECT_EQ(probe_machine().in_process["cudart"].text(), "12.9");
-  // Other tests look at what is in this process too.
+  // Other tests look at the libraries in this process too.
   dlclose(torch);
   dlclose(cudart);
 }

@@ -1,4 +1,4 @@
-// Tools in made-up folders.
+// Tests finding tools in made-up folders.
 // SPDX-License-Identifier: Apache-2.0
 #include "facts/tools.h"
 
@@ -41,7 +41,7 @@ class Tools : public testing::Test {
                          [&](const Tool& tool) { return tool.name == name; });
   }
 
-  // The head of a shared object of this machine, which is all that the search looks at.
+  // Returns the head of a shared object of this machine; the search looks at nothing else.
   static std::string elf() {
     std::ifstream self("/proc/self/exe", std::ios::binary);
     std::string head(64, '\0');
@@ -119,7 +119,7 @@ TEST_F(Tools, TorchAndTheCudaThatItWasBuiltFor) {
   }
 }
 
-// The packages that make a toolkit are several; nvcc alone compiles nothing.
+// A toolkit consists of several Python packages; nvcc without the others cannot compile.
 TEST_F(Tools, NvccOfPythonsPackagesCountsWhereTheyAreWhole) {
   const std::string site = "env/lib/python3.11/site-packages/nvidia/";
   environment_.variables["VIRTUAL_ENV"] = at("env");
@@ -138,7 +138,7 @@ TEST_F(Tools, NvccOfPythonsPackagesCountsWhereTheyAreWhole) {
   EXPECT_EQ(tool("nvcc").path, at(site + "cu14/bin/nvcc"));
   fs::remove(folder_.path() / (site + "cu14/lib/libcudart_static.a"));
   EXPECT_EQ(tool("nvcc").path, at(site + "cu13/bin/nvcc"));
-  executable("more/nvcc");  // PATH comes before
+  executable("more/nvcc");  // PATH comes before the packages
   EXPECT_EQ(tool("nvcc").path, at("more/nvcc"));
 }
 
@@ -178,7 +178,7 @@ TEST_F(Tools, NvrtcOfANewerWheel) {
   EXPECT_EQ(tool("nvrtc").version, "14.1.7");
 }
 
-// Its libraries would be opened.
+// Otherwise libraries below the working directory would be opened.
 TEST_F(Tools, TheWorkingDirectoryIsNoPythonWhateverPathSays) {
   executable("python3");
   executable("bin/python3");
@@ -227,7 +227,7 @@ TEST_F(Tools, HiprtcInsideTheRuntimeLibrary) {
   EXPECT_EQ(tool("hiprtc").version, "5.2.21153");
   fs::remove(at("usr/lib/x86_64-linux-gnu/libamdhip64.so.5"));
   fs::remove(at("usr/lib/x86_64-linux-gnu/libamdhip64.so.5.2.21153"));
-  folder_.write("usr/lib/x86_64-linux-gnu/libamdhip64.so.6", "");  // has none in it
+  folder_.write("usr/lib/x86_64-linux-gnu/libamdhip64.so.6", "");  // contains no hipRTC
   EXPECT_EQ(tool("hiprtc").path, "");
 }
 
