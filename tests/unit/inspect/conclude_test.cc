@@ -1,4 +1,4 @@
-// A package's verdict, from those of its files; and which of them its import loads.
+// Tests a package's verdict from those of its files, and which of the files its import loads.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/conclude.h"
 
@@ -17,7 +17,8 @@ struct Package {
   opdock_test::TemporaryFolder folder;
   PackageTarget target;
 
-  // {path below site-packages: text}; what ends in .py is a source, the rest is native.
+  // {path below site-packages: text}; a name that ends in .py is a source, any other file is
+  // native.
   explicit Package(const std::map<std::string, std::string>& files) {
     target.site = folder.path().string();
     target.files = std::make_shared<Files>();
@@ -86,7 +87,7 @@ TEST(Reach, NamespacesHaveNoTop) {
   EXPECT_EQ(package.reached(), NameSet{"space/foo/_x.so"});
 }
 
-// "import foo" is that of "foo/__init__.cpython-311-x86_64-linux-gnu.so".
+// "import foo" loads "foo/__init__.cpython-311-x86_64-linux-gnu.so".
 TEST(Reach, APackageMayBeAnExtensionModule) {
   const Package package(
       {{std::string("foo/__init__") + kModule, ""}, {"foo/shell.py", ""}, {"foo/more.so", ""}});
@@ -127,7 +128,7 @@ TEST(Reach, WithoutModulesOrSourcesEverything) {
   EXPECT_EQ(modules.reached(), (NameSet{"a.so"})) << "what is at the top is imported by its name";
 }
 
-// ---- what packages bring
+// ---- libraries that required packages bring
 
 TEST(Brings, WhatARequirementIsNamedFor) {
   EXPECT_TRUE(brings({"numpy", "torch"}, "libc10_cuda.so"));
@@ -230,7 +231,7 @@ TEST(Conclude, GpuCodeCountsWhereItIsLoaded) {
   EXPECT_EQ(with.package.state, State::kRejected);
   EXPECT_EQ(with.package.gpus[0].state, GpuState::kNone);
   EXPECT_EQ(with.counting(), (NameSet{"m.so", "libgpu.so"}));
-  // Where no GPU code is reached all of it counts, but not how the libraries load.
+  // If no GPU code is reached, the GPU code of all files counts, but not how those libraries load.
   const Concluded alone({module, other}, reaching({"m.so"}), 1);
   EXPECT_EQ(alone.package.state, State::kUsable);
   EXPECT_EQ(alone.package.gpus[0].state, GpuState::kNative);
@@ -252,7 +253,7 @@ TEST(Conclude, OfAlternativesTheBestCounts) {
   EXPECT_EQ(guessed.counting(), NameSet{"l_cuda128.so"});
   const Concluded without(files, reaching(names, false));
   EXPECT_EQ(without.package.state, State::kUsable) << "there is one that needs no GPU";
-  // All of them are loaded where the import names them.
+  // If the import names them, all of them are loaded.
   EXPECT_EQ(Concluded(files, reaching(names), 1).package.state, State::kRejected);
 }
 
@@ -282,7 +283,7 @@ TEST(Conclude, WhatIsLoadedBeforeIsNoReason) {
   EXPECT_EQ(Concluded({file}, context).package.state, State::kUndecided) << "not all of them";
 }
 
-// A package's own library that its sources load before, and one that nobody does.
+// A package's own library that its sources load beforehand, and one that nothing loads.
 TEST(Conclude, OwnLibrariesThatSourcesLoad) {
   SurveyedFile file = file_of("a.so", State::kUndecided);
   file.elsewhere = {"/p/lib/libx.so"};

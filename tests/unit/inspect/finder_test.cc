@@ -1,4 +1,4 @@
-// Finding native files and installed packages.
+// Tests finding native files and installed packages.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/finder.h"
 

@@ -1,4 +1,4 @@
-// What Python sources import, by their text.
+// Tests reading what Python sources import, from their text.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/imports.h"
 
@@ -7,7 +7,7 @@
 namespace opdock {
 namespace {
 
-// "a.b", "from 1 . import x y": one text for each statement.
+// Returns one text for each import statement, such as "a.b", ".: _c" or "a.b: c d".
 std::vector<std::string> imports_of(const std::string& source, bool is_later = false) {
   std::vector<std::string> texts;
   for (const PythonImport& one : read_python(source).imports) {
@@ -77,7 +77,7 @@ TEST(Imports, TextsAreThoseOfTheWholeSource) {
   EXPECT_FALSE(read_python("import ctypes  # CDLL\n'dlopen'\n").loads_libraries);
 }
 
-// Whatever the bytes are, it ends, and reads nothing beyond them.
+// Whatever the bytes are, reading ends and stays within them.
 TEST(Imports, TakesAnyBytes) {
   const std::string source = "from .a import (b, 'c' \"\"\"d\\\"\"\"\n# e\ndef f(): [{\\\nimport g";
   for (size_t size = 0; size <= source.size(); ++size) {

@@ -1,5 +1,5 @@
-// What reading one file may cost: memory, bytes of holes, and time after the program wants it
-// stopped. The program's own operator new stands in for a machine with little memory.
+// Tests what reading one file may cost: memory, reading of holes, and time after the program asks
+// to stop. The program's own operator new simulates a machine with little memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 #include "support/temporary_folder.h"
 
 namespace {
-std::atomic<size_t> most_at_once{SIZE_MAX};  // bytes that operator new gives
+// the largest request, in bytes, that operator new serves
+std::atomic<size_t> most_at_once{SIZE_MAX};
 }  // namespace
 
 void* operator new(size_t size) {
@@ -55,8 +56,8 @@ class LittleMemory {
 
 using Entries = std::vector<std::pair<int64_t, uint64_t>>;
 
-// A shared object of one segment that is the whole file of `size` bytes, with these dynamic entries
-// at 4 KiB; all else is a hole. Addresses are offsets.
+// Writes a shared object with one segment that covers the whole file of `size` bytes, and with
+// these dynamic entries at 4 KiB; the rest is a hole. Addresses equal offsets.
 std::string object(const opdock_test::TemporaryFolder& folder, const std::string& name,
                    uint64_t size, Entries entries, const std::string& at_two_pages = "") {
   Elf64_Ehdr head{};
@@ -95,7 +96,8 @@ std::string words(const std::vector<uint32_t>& all) {
   return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]};
 }
 
-// A hash table at 8 KiB whose filter has so many MiB, a power of two, as DT_GNU_HASH.
+// Writes an object with a DT_GNU_HASH table at 8 KiB whose Bloom filter has `mib` MiB, a power of
+// two.
 std::string filter(const opdock_test::TemporaryFolder& folder, const std::string& name,
                    uint32_t mib) {
   const Entries entries = {{DT_GNU_HASH, 8192},
@@ -127,7 +129,7 @@ Survey survey_of(const std::string& path) {
   return survey(request, machine, &progress);
 }
 
-// The codes of the one package's files, by name.
+// Returns the reason codes of each file of the only package, by file name.
 std::map<std::string, std::string> codes_in(const Survey& found) {
   std::map<std::string, std::string> codes;
   for (const SurveyedFile& file : found.packages.at(0).files) {
@@ -137,7 +139,8 @@ std::map<std::string, std::string> codes_in(const Survey& found) {
   return codes;
 }
 
-// Bytes that this process has read so far; nullopt where the kernel does not count them.
+// Returns how many bytes this process has read so far, or nullopt if the kernel does not count
+// them.
 std::optional<uint64_t> bytes_read() {
   std::ifstream counters("/proc/self/io");
   std::string name;
@@ -204,7 +207,7 @@ TEST(Limits, HolesAreNotRead) {
   EXPECT_LT(*bytes_read() - *before, 512 * kMiB);
 }
 
-// Small holes, as in what `cp --sparse` wrote, are no damage.
+// Small holes, such as `cp --sparse` makes, are not damage.
 TEST(Limits, ATableWithSomeHolesIsHeld) {
   const opdock_test::TemporaryFolder folder;
   const std::string path = folder.write("x", std::string(20 * kMiB, 'x')).string();
@@ -213,7 +216,7 @@ TEST(Limits, ATableWithSomeHolesIsHeld) {
   const FileReader reader(file.get(), 40 * kMiB);
   EXPECT_TRUE(reader.holds(0, 40 * kMiB));
   EXPECT_TRUE(reader.holds(kMiB, 38 * kMiB));
-  EXPECT_TRUE(reader.holds(30 * kMiB, kMiB));  // small
+  EXPECT_TRUE(reader.holds(30 * kMiB, kMiB));  // a small range
   EXPECT_EQ(reader.next_data(kMiB), kMiB);
   EXPECT_EQ(reader.next_data(40 * kMiB), 40 * kMiB);
   if (reader.next_data(30 * kMiB) == 30 * kMiB) GTEST_SKIP() << "the file system shows no holes";

@@ -1,4 +1,4 @@
-// Machines that are described.
+// Tests machines that are described instead of probed.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/machine_spec.h"
 
@@ -64,7 +64,7 @@ TEST(MachineSpec, TakesComputeCapabilitiesToo) {
   }
 }
 
-// NVIDIA's table, line by line.
+// NVIDIA's table of drivers and CUDA versions, line by line.
 TEST(MachineSpec, KnowsWhichCudaADriverSupports) {
   const std::pair<const char*, const char*> kRows[] = {
       {"450", "11.0"}, {"455", "11.1"}, {"460", "11.2"},    {"465", "11.3"},       {"470", "11.4"},

@@ -1,4 +1,4 @@
-// Wheels read in place.
+// Tests reading wheels in place.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/wheel.h"
 
@@ -44,7 +44,7 @@ struct Read {
     bytes.resize(static_cast<size_t>(pread(file->fd.get(), bytes.data(), bytes.size(), 0)));
     return bytes;
   }
-  // "name: code" of what was passed over.
+  // Returns "name: code" for each member that was skipped.
   std::vector<std::string> skipped() const {
     std::vector<std::string> texts;
     for (const Skipped& one : wheel->skipped()) {
@@ -86,7 +86,7 @@ TEST(Wheel, IsAFolderToWhoLooksForLibraries) {
   EXPECT_EQ(read.wheel->open(read.path + "/foo").has_value(), false);
 }
 
-// pip puts data beside lib and bin, and scripts into bin.
+// pip puts data next to lib and bin, and scripts into bin.
 TEST(Wheel, DataAndScriptsAreWhereInstallersPutThem) {
   const Read read(Members{{.name = "foo/x.so", .bytes = "x"},
                           {.name = "foo-1.2.data/scripts/tool", .bytes = kElf},
@@ -142,7 +142,7 @@ TEST(Wheel, LeavesNoFileBehind) {
   for (const auto& entry : std::filesystem::directory_iterator(read.folder.path())) {
     count += entry.exists();
   }
-  EXPECT_EQ(count, 1u);  // the wheel
+  EXPECT_EQ(count, 1u);  // only the wheel
 }
 
 TEST(Wheel, PassesOverWhatNoWheelShouldHave) {
@@ -169,7 +169,7 @@ TEST(Wheel, MembersThatShareBytesAreNotRead) {
               {.name = "foo/y.so", .bytes = "abc", .local_name = "foo/x.so", .header = 0}});
   EXPECT_EQ(read.names(), Names{"foo/x.so"});
   EXPECT_EQ(read.skipped(), Names{"foo/y.so: wheel-member"});
-  // A member within another, as bombs have it: its header is real.
+  // A member within another member, as in zip bombs; its header is genuine.
   const std::string inner = zip_of({{.name = "foo/b.so", .bytes = "abc"}}).substr(0, 41);
   const Read nested(
       {{.name = "foo/a.so", .bytes = inner}, {.name = "foo/b.so", .bytes = "abc", .header = 38}});

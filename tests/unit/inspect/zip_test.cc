@@ -1,4 +1,4 @@
-// Zip archives: what is read of good ones, and that nothing of a bad one is believed.
+// Tests zip archives: what is read of valid ones, and that nothing in a damaged one is trusted.
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/zip.h"
 
@@ -19,7 +19,7 @@ using opdock_test::zip_of;
 using opdock_test::ZipMember;
 using opdock_test::ZipOptions;
 
-// An archive on disk and what reading it comes to.
+// An archive on disk and the result of reading it.
 class Archive {
  public:
   explicit Archive(const std::string& bytes) {
@@ -102,8 +102,8 @@ TEST(Zip, ReadsZip64AndComments) {
   }
 }
 
-// As in a program that unpacks itself: offsets count from where the archive begins, or from the
-// file's beginning.
+// As in a self-extracting program: offsets count from the start of the archive, or from the start
+// of the file.
 TEST(Zip, ReadsBehindOtherBytes) {
   const std::string before = "#!/bin/sh\n" + std::string(5000, 'x');
   for (const bool zip64 : {false, true}) {
@@ -173,7 +173,7 @@ TEST(Zip, RefusesMembersThatAreNotWhatTheDirectorySays) {
   }
 }
 
-// Each number of the 64-bit headers is replaced by ones that a sum or a shift would wrap.
+// Replaces each number of the 64-bit headers by values that would overflow a sum or a shift.
 TEST(Zip, BelievesNo64BitNumber) {
   const ZipMember member = {.name = "x", .bytes = "abcdefg", .deflated = true, .zip64 = true};
   const std::string good = zip_of({member}, {.zip64 = true});
@@ -182,7 +182,7 @@ TEST(Zip, BelievesNo64BitNumber) {
   const size_t end = good.find("PK\6\6"), locator = good.find("PK\6\7");
   struct Lie {
     size_t at;
-    const char* problem;  // part of it
+    const char* problem;  // part of the problem
   };
   const Lie lies[] = {{extra + 4, "above the limit of"},
                       {extra + 12, "beyond where members end"},
@@ -202,7 +202,7 @@ TEST(Zip, BelievesNo64BitNumber) {
           << lie.at << " " << value << ": " << archive.problem;
     }
   }
-  // Bytes that stand before an archive move its directory too.
+  // Bytes before an archive move its directory too.
   std::string early = good;
   early[locator + 8] = static_cast<char>(early[locator + 8] - 5);
   EXPECT_NE(Archive(early).problem.find("no 64-bit directory record at"), std::string::npos);
