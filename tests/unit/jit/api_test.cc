@@ -1,4 +1,4 @@
-// compile.h and compile.hpp on the stand-in libcuda, in children.
+// Tests compile.h and compile.hpp with the stand-in libcuda, in child processes.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ class CompileApi : public testing::Test {
       GTEST_SKIP() << "no NVRTC is installed";
     }
     opdock::Installed here = opdock::installed();
-    here.root = INSTALLED_ROOT;  // opdock-compile, which the library would find beside itself
+    // has opdock-compile, which an installed library finds next to itself
+    here.root = INSTALLED_ROOT;
     opdock::use_installed(here);
     std::string pattern = BUILD_FOLDER "/test-cache-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
@@ -58,14 +59,14 @@ class CompileApi : public testing::Test {
     });
   }
   std::vector<json> launches() { return soft_child::recorded(folder_ / "record", "launch"); }
-  // How often this process initialised the driver.
+  // Returns how often this process initialised the driver.
   int inits() {
     int count = 0;
     for (const json& event : soft_child::recorded(folder_ / "record", "init"))
       count += event.at("pid") == getpid() ? 1 : 0;
     return count;
   }
-  // What the last failure was for, by code.
+  // Returns the codes of the last failure's reasons.
   std::vector<std::string> codes() {
     char* text = nullptr;
     EXPECT_EQ(opdock_compile_reasons_json(&text, error_, sizeof error_), OPDOCK_OK);
@@ -104,7 +105,8 @@ TEST_F(CompileApi, LaunchesByTemplatesName) {
     shape.block = {32, 1, 1};
     shape.shared_bytes = 64;
     module.kernel("fill")(shape, memory, 1.0f);
-    module.kernel("scale<int>")(shape, static_cast<int*>(nullptr), 3, -1);  // named only now
+    // this kernel is named only now
+    module.kernel("scale<int>")(shape, static_cast<int*>(nullptr), 3, -1);
     const std::vector<json> seen = launches();
     ASSERT_EQ(seen.size(), 2u);
     EXPECT_EQ(seen[0]["function"], "fill");
@@ -113,7 +115,7 @@ TEST_F(CompileApi, LaunchesByTemplatesName) {
     EXPECT_EQ(seen[0]["shared"], 64);
     EXPECT_EQ(seen[1]["function"], "_Z5scaleIiEvPT_S0_i");
     EXPECT_EQ(seen[1]["args"], (json{"0000000000000000", "03000000", "ffffffff"}));
-    // The same program again gives the same kernels, whichever module is asked.
+    // Compiling the same program again gives the same kernels, whichever module is asked.
     opdock::Module again(runtime, kProgram, how);
     EXPECT_EQ(again.kernel("fill").get(), module.kernel("fill").get());
     EXPECT_THROW(module.kernel("fill")(shape, memory), opdock::Error);  // an argument is missing
@@ -189,7 +191,7 @@ TEST_F(CompileApi, RefusesWhatCannotBe) {
               OPDOCK_NOT_FOUND);
     EXPECT_EQ(codes(), Codes{"jit-kernel"});
     ASSERT_EQ(opdock_module_kernel(module, "fill", &kernel, error_, sizeof error_), OPDOCK_OK);
-    opdock_module_free(module);  // kernels stay
+    opdock_module_free(module);  // the kernels stay valid
 
     opdock_launch launch{};
     EXPECT_EQ(opdock_launch_kernel(kernel, nullptr, &launch, error_, sizeof error_),
@@ -241,9 +243,9 @@ TEST_F(CompileApi, ImagesForAnArchitectureAlone) {
     opdock::Module module(runtime, kProgram, how);
     EXPECT_NE(module.image().find(".target sm_80"), std::string_view::npos);
     EXPECT_THROW(module.kernel("fill"), opdock::Error);
-    // Not in this process, where NVRTC 13 would initialise the driver before a fork.
+    // Never compiles in this process, where NVRTC 13 would initialise the driver before a fork.
     opdock::Installed here = opdock::installed();
-    here.root = folder_.string();  // without an opdock-compile
+    here.root = folder_.string();  // a folder without opdock-compile
     opdock::use_installed(here);
     how.arch = "compute_90";
     EXPECT_THROW(opdock::Module(runtime, kProgram, how).image(), opdock::Error);
@@ -252,7 +254,8 @@ TEST_F(CompileApi, ImagesForAnArchitectureAlone) {
   });
 }
 
-// Warms the shipped plugins for GPUs that are not here; what is made is what they would ask for.
+// Warms the shipped plugins for GPUs that are not here; plugins on such GPUs would request exactly
+// these images.
 TEST_F(CompileApi, WarmsWhatPluginsCarry) {
   fs::create_directory(folder_ / "plugins");
   fs::copy_file(PLUGINS_FOLDER "/noop.so", folder_ / "plugins" / "noop.so");

@@ -1,4 +1,5 @@
-// OPDOCK_JIT_KEEP: what is written of a compilation, where, and what cannot be written.
+// Tests OPDOCK_JIT_KEEP: what a compilation writes, where, and what happens if it cannot be
+// written.
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/keep.h"
 
@@ -106,7 +107,7 @@ TEST_F(Keep, TheSourcesDigestIsOfWhatItMeans) {
   changed([](CompileRequest* r) { r->options.clear(); });
   changed([](CompileRequest* r) { r->kernels.pop_back(); });
   changed([](CompileRequest* r) { r->kernels[0] = "g<half>"; });
-  // One text must not pass for another kind of text.
+  // Texts of one kind must not be mistaken for texts of another kind.
   changed([](CompileRequest* r) { r->kernels = {"f"}, r->options = {"-DX=1", "g<float>"}; });
   std::sort(digests.begin(), digests.end());
   EXPECT_EQ(std::unique(digests.begin(), digests.end()), digests.end());

@@ -1,5 +1,5 @@
-// A plugin that carries source and no image, through opdock.h on the stand-in libcuda, in children:
-// which of its kernels are compiled when, and what is said of it.
+// Tests a plugin that carries source and no image, through opdock.h with the stand-in libcuda, in
+// child processes: when each kernel is compiled, and what is reported.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr opdock_device kGood = {OPDOCK_CUDA, 0};
-constexpr opdock_device kBad = {OPDOCK_CUDA, 1};  // where kernel 0 has its error
+constexpr opdock_device kBad = {OPDOCK_CUDA, 1};  // kernel 0 does not compile for this GPU
 
 class OnDemandPlugin : public testing::Test {
  protected:
@@ -43,7 +43,8 @@ class OnDemandPlugin : public testing::Test {
       GTEST_SKIP() << "no NVRTC is installed";
     }
     opdock::Installed here = opdock::installed();
-    here.root = INSTALLED_ROOT;  // opdock-compile, which the library would find beside itself
+    // has opdock-compile, which an installed library finds next to itself
+    here.root = INSTALLED_ROOT;
     opdock::use_installed(here);
     std::string pattern = BUILD_FOLDER "/test-ondemand-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
@@ -55,8 +56,8 @@ class OnDemandPlugin : public testing::Test {
     if (!folder_.empty()) fs::remove_all(folder_);
   }
 
-  // Runs `body` in a child: the driver's state, and what was said on stderr, are the process's.
-  // The cache stays. Afterwards said() has its stderr, which is no terminal.
+  // Runs `body` in a child, because the driver's state and stderr belong to the process. The cache
+  // stays. Afterwards said() returns what the child wrote to stderr, which is not a terminal.
   void in_child(const std::function<void()>& body) {
     soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", gpus_, 1);
@@ -75,7 +76,7 @@ class OnDemandPlugin : public testing::Test {
     });
   }
 
-  // What explain says of the step that compiled for cuda:0: "code: found".
+  // Returns what explain reports about the step that compiled for cuda:0, as "code: found".
   std::vector<std::string> jit_reasons() {
     std::vector<std::string> told;
     char* text = nullptr;
@@ -166,7 +167,7 @@ class OnDemandPlugin : public testing::Test {
     return status;
   }
 
-  // A stream of device 0 that is being captured from `begin` to `end`.
+  // Makes a stream of device 0; it is captured between begin() and end().
   void* stream() {
     const auto retain = driver_call<int (*)(void**, int)>("cuDevicePrimaryCtxRetain");
     const auto set = driver_call<int (*)(void*)>("cuCtxSetCurrent");
@@ -247,7 +248,8 @@ TEST_F(OnDemandPlugin, ACallCompilesWhatItLaunches) {
   });
 }
 
-// No NVRTC knows such a GPU: PTX of the newest that one of them knows, which the driver compiles.
+// No NVRTC knows such a GPU, so the plugin gets PTX for the newest architecture that one of them
+// knows, and the driver compiles it.
 TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
   gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_200"}]})";
   in_child([&] {
@@ -260,7 +262,7 @@ TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
   EXPECT_NE(said().find("for compute_"), std::string::npos) << said();
   in_child([&] {
     ASSERT_EQ(call(1), OPDOCK_OK) << error_;
-    // What is compiled ahead of time for this GPU is what it asks for.
+    // What is compiled ahead of time for this GPU is what a call asks for.
     char* text = nullptr;
     ASSERT_EQ(opdock_warm_json(runtime_, nullptr, 2, &text, error_, sizeof error_), OPDOCK_OK)
         << error_;
@@ -278,7 +280,7 @@ TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
   });
 }
 
-// A cache in which PTX stood in for this GPU, as one that was filled before the compiler came.
+// Simulates a cache in which PTX stood in for this GPU, filled before the compiler was installed.
 TEST_F(OnDemandPlugin, ACompilerThatHasComeIsTheCauseThatIsTold) {
   in_child([&] { ASSERT_EQ(call(1), OPDOCK_OK) << error_; });
   opdock::CacheOptions options;
@@ -294,7 +296,7 @@ TEST_F(OnDemandPlugin, ACompilerThatHasComeIsTheCauseThatIsTold) {
   });
 }
 
-// stderr is no terminal here: one line for the plugin, and none where nothing is compiled.
+// stderr is not a terminal here: one line for the plugin, and none if nothing is compiled.
 TEST_F(OnDemandPlugin, OneLineTellsOfAllKernels) {
   in_child([&] {
     for (int64_t which : {1, 2, 3}) ASSERT_EQ(call(which), OPDOCK_OK) << error_;
@@ -309,7 +311,7 @@ TEST_F(OnDemandPlugin, OneLineTellsOfAllKernels) {
     EXPECT_EQ(events("load"), 4u);
   });
   EXPECT_EQ(said(), "");
-  // What the cache had first does not use the line up.
+  // Kernels that are found in the cache first do not use up the one line.
   in_child([&] {
     ASSERT_EQ(call(1), OPDOCK_OK) << error_;
     ASSERT_EQ(call(0), OPDOCK_OK) << error_;
@@ -399,7 +401,8 @@ TEST_F(OnDemandPlugin, AFaultyKernelSaysSoAndLeavesTheOthers) {
   });
 }
 
-// The first kernel that a call asks for cannot be made: nothing has run yet, so the chain goes on.
+// The first kernel that a call needs cannot be compiled; nothing has run yet, so the chain tries
+// the next step.
 TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyTheReferenceTakesTheCall) {
   references_ = true;
   in_child([&] {
@@ -471,7 +474,8 @@ TEST_F(OnDemandPlugin, IsStoppedAndGoesOnLater) {
   });
 }
 
-// Threads that wait for another one's compilation say so, or an interpreter would stand still.
+// Threads that wait for another thread's compilation report it; otherwise an interpreter would
+// stand still.
 TEST_F(OnDemandPlugin, ThreadsThatWaitSaySo) {
   in_child([&] {
     void* captured = stream();

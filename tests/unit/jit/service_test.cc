@@ -1,4 +1,4 @@
-// The compile service over fake compilers: what is compiled, when, by whom, and what is kept.
+// Tests the compile service with fake compilers: what is compiled, when, by whom, and what is kept.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -26,7 +26,7 @@ class Service : public testing::Test {
   Service() {
     context.cache = &cache;
     context.nvrtcs = &nvrtcs;
-    // Tests of one process must not find each other's images in memory.
+    // Tests in the same process must not find each other's images in memory.
     static int number = 0;
     request.name = "test";
     request.program = "// " + std::to_string(++number) + "\n";
@@ -38,7 +38,7 @@ class Service : public testing::Test {
     return compile_image(request, context, &reasons);
   }
   int made() const { return compiles(FAKE_NVRTC_12) + compiles(FAKE_NVRTC_13) - before; }
-  // The context, with this progress.
+  // Returns the context with this progress.
   JitContext reporting_to(Progress* progress) const {
     JitContext own = context;
     own.progress = progress;
@@ -105,7 +105,7 @@ TEST_F(Service, EverythingThatDecidesTheResultIsInTheKey) {
   differs("another header", [](CompileRequest* r) { r->headers.push_back({"c.h", ""}); });
   differs("option", [](CompileRequest* r) { r->options[1] = "-DY=12"; });
   differs("order of options", [](CompileRequest* r) { std::swap(r->options[0], r->options[1]); });
-  // (1, 11) and (11, 1): parts must not run into each other.
+  // (1, 11) and (11, 1): adjacent parts must not run together.
   differs("border of options", [](CompileRequest* r) { r->options = {"-DX=11", "-DY=1"}; });
   differs("options joined", [](CompileRequest* r) { r->options = {"-DX=1-DY=11"}; });
   differs("kernel", [](CompileRequest* r) { r->kernels[1] = "h"; });
@@ -150,19 +150,19 @@ TEST_F(Service, TakesTheNewestCompilerThatTheDriverRuns) {
   struct Row {
     const char* arch;
     std::optional<Version> driver;
-    const char* maker;  // "": none, for `code`
+    const char* maker;  // "": refused with `code`
     Code code;
   };
   const Row rows[] = {
       {"sm_90", Version{13, 1}, "NVRTC 13.0", Code::kJitDriver},
       {"sm_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
-      {"sm_90", Version{12, 4}, "NVRTC 12.9", Code::kJitDriver},  // minors do not matter
+      {"sm_90", Version{12, 4}, "NVRTC 12.9", Code::kJitDriver},  // minor versions do not matter
       {"sm_90", std::nullopt, "NVRTC 13.0", Code::kJitDriver},
       {"sm_90", Version{11, 8}, "", Code::kJitDriver},
       {"compute_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
       {"compute_90", Version{12, 9}, "NVRTC 12.9", Code::kJitDriver},
-      {"compute_90", Version{12, 8}, "", Code::kJitDriver},     // here they do
-      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 no longer knows it
+      {"compute_90", Version{12, 8}, "", Code::kJitDriver},     // for PTX they do
+      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // NVRTC 13 no longer knows it
       {"sm_110", Version{12, 9}, "", Code::kJitArch},
       {"sm_33", Version{13, 0}, "", Code::kJitArch},
   };
@@ -189,13 +189,14 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
   const Row rows[] = {
       {"sm_130a", Version{13, 0}, "compute_120"},
       {"sm_130", Version{12, 9}, "compute_120"},  // by NVRTC 12.9
-      {"sm_130", Version{12, 8}, ""},             // whose PTX an older driver does not read
+      {"sm_130", Version{12, 8}, ""},             // an older driver cannot read its PTX
       {"sm_130", std::nullopt, "compute_120"},
       {"sm_103", Version{13, 0}, "compute_100"},
-      {"sm_110", Version{12, 9}, "compute_100"},  // known to one that the driver does not run
-      {"sm_110", Version{13, 0}, ""},             // known
+      // known only to a compiler that the driver cannot run
+      {"sm_110", Version{12, 9}, "compute_100"},
+      {"sm_110", Version{13, 0}, ""},  // known to a compiler
       {"sm_90a", Version{13, 0}, ""},
-      {"sm_33", Version{13, 0}, ""},  // older than all that they know
+      {"sm_33", Version{13, 0}, ""},  // older than every architecture that they know
       {"compute_130", Version{13, 0}, ""},
   };
   for (const Row& row : rows) {
@@ -224,7 +225,7 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
   EXPECT_FALSE(ptx_for_newer_gpu(request, context, &why));
 }
 
-// PTX stands in for 11.0 until the compiler that knows it is there: then its own code is made.
+// PTX stands in for 11.0 until a compiler that knows it is installed; then native code is made.
 TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsReported) {
   const std::string source = "template <class T> __global__ void f() {}\n";
   const std::string names("f<float>\0\0", 10);
@@ -251,7 +252,7 @@ TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsReported) {
   ASSERT_EQ(told(), "arch-known;");
   EXPECT_NE(reasons[0].found.find("sm_110a"), std::string::npos) << reasons[0].found;
   EXPECT_EQ(told(), "") << "once";
-  // The image too: that of the older compiler is no longer used.
+  // The same holds for images: the older compiler's image is no longer used.
   request.arch = "compute_100";
   nvrtcs = {kOld};
   ASSERT_NE(ask(), nullptr) << all_text(reasons);
@@ -267,7 +268,7 @@ TEST_F(Service, AnotherCompilerMakesItAnew) {
   nvrtcs = {kOld};
   ASSERT_NE(ask(), nullptr);
   NvrtcFile other = kOld;
-  other.id = "cc12";  // calls itself the same
+  other.id = "cc12";  // reports the same version
   nvrtcs = {other};
   ASSERT_NE(ask(), nullptr);
   EXPECT_EQ(made(), 2);
@@ -275,7 +276,7 @@ TEST_F(Service, AnotherCompilerMakesItAnew) {
   nvrtcs = {kNew, kOld};
   EXPECT_EQ(ask()->maker, "NVRTC 13.0");
   EXPECT_EQ(made(), 3);
-  // Each finds its own again.
+  // Each compiler finds its own image again.
   nvrtcs = {kOld};
   EXPECT_TRUE(ask()->from_cache);
   EXPECT_EQ(ask()->maker, "NVRTC 12.9");
@@ -337,7 +338,7 @@ TEST_F(Service, OtherRequestsAreNotHeldUp) {
   stop.stop = true;
   thread.join();
   EXPECT_EQ(stop.steps, std::vector<std::string>{"compiling test for sm_90a"});
-  // What was stopped can be asked for again.
+  // A cancelled request can be made again.
   let_go();
   request = slow;
   EXPECT_NE(ask(), nullptr);
@@ -443,7 +444,7 @@ TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// Else all who waited would compile at once.
+// Otherwise all waiting threads would compile at once.
 TEST_F(Service, AWaiterThatANewEntryDoesNotHelpWaitsOn) {
   cache.before_turn = [&] {
     EXPECT_EQ(made(), 0);
@@ -478,7 +479,7 @@ TEST_F(Service, WithoutALockNothingIsPublished) {
 }
 
 TEST_F(Service, WhoIsStoppedWhileWaitingForTheLockCompilesNothing) {
-  Stop stop;  // has given its answer to the cache, and gives no second one
+  Stop stop;  // reports no stop, because the cache has already received it
   context.progress = &stop;
   for (const Code code : {Code::kCancelled, Code::kWithinItself}) {
     cache.no_lock = code;
@@ -521,7 +522,7 @@ TEST_F(Service, HeadersInFoldersCountByContent) {
   folder.write("include/nowhere.h", "");
   EXPECT_FALSE(ask()->from_cache) << "one that was missing has come";
   EXPECT_EQ(made(), 3);
-  // What a macro names cannot be known beforehand: such an image is not kept.
+  // A header that a macro names cannot be known beforehand, so such an image is not kept.
   request.program += "#include HEADER\n";
   ASSERT_NE(ask(), nullptr);
   ASSERT_NE(ask(), nullptr);
@@ -543,7 +544,7 @@ TEST_F(Service, TheToolkitsHeadersBelongToTheCompiler) {
   EXPECT_TRUE(ask()->from_cache);
 }
 
-// ---- a plugin's kernels, made as they are asked for
+// ---- a plugin's kernels, compiled on demand
 
 class OnDemand : public Service {
  protected:
@@ -602,7 +603,7 @@ TEST_F(OnDemand, LaterNothingIsCompiled) {
   EXPECT_TRUE(has(reasons, Code::kJitNoCompiler)) << all_text(reasons);
 }
 
-// What compile_all makes ahead of time is what is looked for.
+// Kernels that were compiled ahead of time are found.
 TEST_F(OnDemand, WarmedKernelsAreFound) {
   std::vector<Reason> why;
   for (const CompileRequest& one : kernel_requests(request)) {
@@ -625,7 +626,7 @@ TEST_F(OnDemand, WarmedKernelsAreFound) {
 TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
   request.program += "// SLEEP=200\n";
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
-  // Each kernel's maker waits for the other's to have begun.
+  // Each kernel's thread waits until the other kernel's compilation has begun.
   struct Meeting : Progress {
     std::mutex mutex;
     std::condition_variable both;

@@ -1,4 +1,4 @@
-// What the tests of run-time compilation share: a cache in memory, compilers in a folder.
+// Shared by the tests of run-time compilation: a cache in memory, and helpers for fake compilers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -61,7 +61,8 @@ class MemoryEntry : public CacheEntry {
   }
 };
 
-// The contract of cache.h, in memory and without eviction: an oracle for how it is used.
+// Implements the contract of cache.h in memory, without eviction, as a reference for how it is
+// used.
 class MemoryCache : public Cache {
  public:
   std::vector<std::shared_ptr<CacheEntry>> find(const CacheRequest& request,
@@ -130,22 +131,23 @@ class MemoryCache : public Cache {
   void remember(const std::string& name, const std::string& text) override { memos[name] = text; }
   const std::string& folder() const override { return folder_; }
 
-  std::map<std::string, std::string> memos;  // one thread
+  std::map<std::string, std::string> memos;  // for one thread only
   std::vector<std::shared_ptr<MemoryEntry>> entries;
   std::vector<Reason> aside;
   std::atomic<int> finds{0}, locks{0};
-  std::optional<Code> no_lock;  // why lock() gives none
-  // Called by lock(), which waits then: true: something has come meanwhile.
+  std::optional<Code> no_lock;  // why lock() gives no lock
+  // Called by lock(), which simulates a wait if this returns true: something was published
+  // meanwhile.
   std::function<bool()> before_turn;
 
  private:
   std::mutex mutex_;
-  // Tells this cache from those of other tests in the process.
+  // Distinguishes this cache from those of other tests in the process.
   std::string folder_ = "memory-" + std::to_string(++count_);
   static inline std::atomic<int> count_{0};
 };
 
-// How often a fake compiler has compiled in this process.
+// Returns how often a fake compiler has compiled in this process.
 inline int compiles(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   int* const count =
@@ -170,7 +172,7 @@ inline std::string text(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// A driver that takes any image, and knows every kernel.
+// A driver that accepts any image and knows every kernel.
 class LoadsAll : public Driver {
  public:
   Backend backend() const override { return Backend::kCuda; }
@@ -207,7 +209,8 @@ class Stop : public Progress {
     ++asked;
     return stop.load();
   }
-  // Until its compilation has begun; until it waits for another's.
+  // wait_for_step() waits until the compilation has begun; wait_for_question() waits until
+  // cancelled() is first called, which a thread does while it waits for another one's compilation.
   void wait_for_step() {
     for (;; std::this_thread::yield()) {
       const std::lock_guard lock(mutex);

@@ -4,7 +4,7 @@ __global__ void add(float* x) {
   *x += N;
 }
 
-// Has its error on one architecture.
+// Does not compile for one architecture, sm_80.
 template <class T>
 __global__ void faulty(T* x) {
 #if __CUDA_ARCH__ == 800
