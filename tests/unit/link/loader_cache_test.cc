@@ -1,4 +1,4 @@
-// /etc/ld.so.cache as ldconfig writes it, and damaged.
+// Tests reading /etc/ld.so.cache, as ldconfig writes it and damaged.
 // SPDX-License-Identifier: Apache-2.0
 #include "link/loader_cache.h"
 
@@ -54,7 +54,7 @@ TEST(LoaderCache, KeepsTheRightArchitecture) {
   EXPECT_EQ(parse_loader_cache(older.data, 62).size(), 1u);
 }
 
-// With a directory of extensions behind the texts: the names of glibc-hwcaps' subfolders.
+// Adds an extension directory after the texts, which names glibc-hwcaps' subfolders.
 Bytes loader_cache_with_hwcaps() {
   Bytes b = loader_cache({{0x303, "libx.so", "/v3/libx.so"},
                           {0x303, "libx.so", "/v9/libx.so"},
@@ -63,9 +63,9 @@ Bytes loader_cache_with_hwcaps() {
   const auto hwcap = [&](size_t entry, uint32_t low, uint32_t high) {
     b.u32(48 + 24 * entry + 16, low).u32(48 + 24 * entry + 20, high);
   };
-  hwcap(0, 1, 0x40000000);  // the second name
-  hwcap(1, 9, 0x40000000);  // no such name
-  hwcap(2, 4, 0);           // a feature, as before glibc 2.33
+  hwcap(0, 1, 0x40000000);  // uses the second name
+  hwcap(1, 9, 0x40000000);  // there is no such name
+  hwcap(2, 4, 0);           // a hardware feature, as before glibc 2.33
   const size_t v2 = b.size();
   b.text(v2, std::string("x86-64-v2") + '\0');
   const size_t v3 = b.size();
@@ -74,7 +74,8 @@ Bytes loader_cache_with_hwcaps() {
   b.u32(names, v2).u32(names + 4, v3);
   const size_t at = b.size();
   b.u32(32, at).u32(at, 0xeaa42174).u32(at + 4, 2);
-  b.u32(at + 8, 0).u32(at + 12, 0).u32(at + 16, v2).u32(at + 20, 4);  // who wrote it
+  // the program that wrote the file
+  b.u32(at + 8, 0).u32(at + 12, 0).u32(at + 16, v2).u32(at + 20, 4);
   b.u32(at + 24, 1).u32(at + 28, 0).u32(at + 32, names).u32(at + 36, 8);
   return b;
 }
@@ -85,7 +86,7 @@ TEST(LoaderCache, NamesTheProcessorsThatLibrariesAreFor) {
             (Texts{"x86-64-v3:/v3/libx.so", "/libx.so"}));
 }
 
-// Memory that ends before a page that cannot be read: a look behind it ends the program.
+// Memory that ends at an unreadable page, so that a read beyond it ends the program.
 class GuardedBytes {
  public:
   GuardedBytes() {
@@ -106,7 +107,7 @@ class GuardedBytes {
   }
 
  private:
-  static constexpr size_t kPage = 65536;  // or several
+  static constexpr size_t kPage = 65536;  // a multiple of the page size
   uint8_t* pages_;
 };
 

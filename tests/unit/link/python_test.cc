@@ -1,4 +1,4 @@
-// Which Pythons files are for, and where they are.
+// Tests which Pythons a file is for, and where they are found.
 // SPDX-License-Identifier: Apache-2.0
 #include "link/python.h"
 
@@ -45,7 +45,7 @@ TEST(Python, AWheelsTagsSayWhichItIsFor) {
   EXPECT_EQ(of_tags("", ""), "Python");
 }
 
-// Programs of many versions: copies of one, which say by their names what they are.
+// Fake interpreters of many versions: copies of one program whose names give the version.
 class FoundPython : public testing::Test {
  protected:
   void add(const std::string& path) const {
@@ -83,7 +83,7 @@ TEST_F(FoundPython, WithoutItsLockIsAnother) {
   EXPECT_EQ(find({.version = "3.81t"}, in("a")), "a/python3.81t");
 }
 
-// pyenv's folder of scripts stands in PATH, the interpreters elsewhere.
+// PATH contains pyenv's folder of scripts (shims); the interpreters are elsewhere.
 TEST_F(FoundPython, BehindPyenvsShims) {
   for (const char* name : {"python3", "python3.81", "python3.82"}) {
     folder.write(std::string("pyenv/shims/") + name, "#!/bin/sh\nexec pyenv exec\n");
@@ -92,7 +92,7 @@ TEST_F(FoundPython, BehindPyenvsShims) {
   add("pyenv/versions/3.82.0/bin/python3.82");
   EXPECT_EQ(find({.version = "3.81"}, in("pyenv/shims")), "pyenv/versions/3.81.4/bin/python3.81");
   EXPECT_EQ(find({.version = "3.82"}, in("pyenv/shims")), "pyenv/versions/3.82.0/bin/python3.82");
-  // The interpreter that pyenv's version file names comes first if any will do.
+  // If any version will do, the interpreter that pyenv's version file names comes first.
   std::filesystem::create_symlink("python3.81", in("pyenv/versions/3.81.4/bin/python3"));
   std::filesystem::create_symlink("python3.82", in("pyenv/versions/3.82.0/bin/python3"));
   folder.write("pyenv/version", "3.81.4\n");

@@ -1,4 +1,4 @@
-// Finding libraries and the symbols they bring, in folders made for the test.
+// Tests finding libraries and the symbols that they provide, in folders made for the test.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -30,7 +30,8 @@ using Texts = std::vector<std::string>;
 
 class Libraries : public testing::Test {
  protected:
-  // A shared object that defines `defines`, wants `wants` and needs `needed`.
+  // Writes a shared object that defines `defines`, leaves `wants` undefined and needs the libraries
+  // `needed`.
   std::string make(const std::string& path, const std::vector<std::string>& defines = {},
                    const std::vector<std::string>& needed = {},
                    const std::vector<std::string>& wants = {}, const std::string& runpath = "",
@@ -72,7 +73,7 @@ class Libraries : public testing::Test {
   }
   Texts missing(const std::string& path) { return named(link(path), LinkProblem::Kind::kMissing); }
   Texts undefined(const std::string& path) { return named(link(path), LinkProblem::Kind::kSymbol); }
-  // Where a file in `root` with that RUNPATH finds a library; empty: nowhere.
+  // Returns where a file in `root` with that RUNPATH finds a library, or "" if nowhere.
   std::string find(const std::string& name, const std::string& runpath, SearchPlaces places = {}) {
     Dynamic dynamic;
     dynamic.runpath = runpath;
@@ -112,7 +113,8 @@ TEST_F(Libraries, RpathIsInheritedAndRunpathIsNot) {
   EXPECT_EQ(undefined(by_rpath), Texts{});
   const std::string by_runpath = make("p2.so", {}, {"liba.so"}, {"a", "b"}, both);
   EXPECT_EQ(missing(by_runpath), Texts{"libb.so"});
-  // What would have brought it is missing, so it is not told twice.
+  // The library that would provide the symbol is reported missing, so the symbol is not reported
+  // too.
   EXPECT_EQ(undefined(by_runpath), Texts{});
 }
 
@@ -136,7 +138,7 @@ TEST_F(Libraries, OtherMachinesArePassedOverAndOtherFilesAreNot) {
   EXPECT_EQ(find("libm1.so", "$ORIGIN/one:$ORIGIN/two"), "");
   const std::string good = make("two/libm1.so");
   EXPECT_EQ(find("libm1.so", "$ORIGIN/one:$ORIGIN/two"), good);
-  mkfifo((root + "/one/libm2.so").c_str(), 0600);  // at which the loader would wait
+  mkfifo((root + "/one/libm2.so").c_str(), 0600);  // the loader would block on it
   std::ofstream(fs::path(root) / "one" / "libm3.so") << "INPUT(libm3.so.1)\n";
   fs::create_directories(fs::path(root) / "one" / "libm4.so");
   for (const char* name : {"libm2.so", "libm3.so", "libm4.so"}) {
@@ -182,7 +184,7 @@ TEST_F(Libraries, APathToAFifoIsNotWaitedFor) {
   EXPECT_EQ(named(facts, LinkProblem::Kind::kMissing), Texts{});
 }
 
-// The loader takes an empty name for the program.
+// The loader takes an empty name to mean the program itself.
 TEST_F(Libraries, AnEmptyNameIsNoLibrary) {
   EXPECT_EQ(missing(make("p.so", {}, {""})), Texts{});
 }
@@ -221,7 +223,7 @@ TEST_F(Libraries, GlobalSymbolsServeWhoDoesNotNameTheirLibrary) {
   EXPECT_TRUE(link(path, process).problems.empty());
 }
 
-// Of a machine that is described only numbers are known. Sources: the GNU C Library's and
+// For a described machine, only version numbers are known. Sources: the GNU C Library's and
 // libstdc++'s symbol versioning; glibc's release notes (GLIBC_ABI_DT_RELR came with 2.36).
 TEST_F(Libraries, DescribedMachinesHaveVersionsUpToTheirOwn) {
   const struct {
