@@ -1,4 +1,5 @@
-// A plugin's descriptor compared with its note; tests/cases has whole plugins for it.
+// Tests the comparison of a plugin's descriptor with its note; tests/cases has complete plugins for
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #include "load/descriptor.h"
 
@@ -10,7 +11,7 @@
 namespace opdock {
 namespace {
 
-// A descriptor of one op, and a note that says the same.
+// A descriptor with one op, and a note that agrees with it.
 struct Scene {
   explicit Scene(const std::string& text) : schema(parse_schema(text, nullptr)->text()) {
     op.struct_size = sizeof op;
@@ -37,7 +38,7 @@ struct Scene {
     claim.digest = to_hex(sha256(std::string_view(schema)));
     note.ops.push_back(claim);
   }
-  // The reasons that check_descriptor gives.
+  // Returns the reasons that check_descriptor gives.
   std::string check() {
     std::vector<Reason> reasons;
     check_descriptor(plugin, note, &reasons);
@@ -55,7 +56,7 @@ struct Scene {
 
 TEST(Descriptor, HasTheNotesDecidingParameter) {
   Scene scene("f(int n, Tensor x, Tensor y) -> ()");
-  scene.op.device_arg = 1;  // the first tensor, which a note that names none means
+  scene.op.device_arg = 1;  // the first tensor, which is meant if the note names none
   EXPECT_EQ(scene.check(), "");
   scene.op.device_arg = 2;
   EXPECT_EQ(scene.check(),
