@@ -1,4 +1,4 @@
-// What the tests of images and their containers share.
+// Shared by the tests of images and their containers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,9 +25,10 @@ void read_bytes(const Bytes& bytes, const Body& body) {
   close(fd);
 }
 
-// The same for copies of `good` with one of its first `count` bytes changed, whole and cut there,
-// where more follows in the file, of which nothing may be taken: body(&reader, size) answers with
-// all that it has read, as text, and must answer the same for the file that ends there.
+// Calls body(&reader, size) for copies of `good` with one of its first `count` bytes changed, both
+// with the full size and with the size cut at that byte. More bytes follow in the file, and none of
+// them may be used: body returns all that it has read as text, and must return the same for a file
+// that ends there.
 template <class Body>
 void read_damaged(const Bytes& good, size_t count, const Body& body) {
   const auto answer = [&body](const Bytes& bytes, size_t size) {
@@ -42,7 +43,7 @@ void read_damaged(const Bytes& good, size_t count, const Body& body) {
       for (const size_t size : {good.size(), at}) {
         Bytes ending = damaged, followed = damaged;
         ending.data.resize(size);
-        followed.add(good);  // what looks like more of the same
+        followed.add(good);  // bytes that look like a continuation
         followed.data.resize(followed.size() + 5000, 0x41);
         ASSERT_EQ(answer(followed, size), answer(ending, size))
             << "byte " << at << " is " << int{value} << ", " << size << " bytes";
@@ -51,7 +52,7 @@ void read_damaged(const Bytes& good, size_t count, const Body& body) {
   }
 }
 
-// Images as text, each within the first `size` bytes.
+// Returns images as text; each must lie within the first `size` bytes.
 inline std::string within(const std::vector<DeviceImage>& images, uint64_t end, size_t size) {
   std::string text = std::to_string(end);
   EXPECT_LE(end, size);
@@ -71,14 +72,15 @@ inline FileFacts read_images(Plugin plugin, Depth depth) {
   return facts;
 }
 
-// Of a plugin that has these bytes somewhere.
+// Returns the facts of a plugin that contains these bytes somewhere.
 inline FileFacts inspect(const Bytes& extra) {
   Plugin plugin;
   plugin.extra = extra;
   return read_images(plugin, Depth::kInspect);
 }
 
-// "sm_80 gfx90a* ?": compressed ones with a star, without architecture as "?".
+// Returns the images' architectures, such as "sm_80 gfx90a* ?": a star marks a compressed image,
+// and "?" stands for an unknown architecture.
 inline std::string shown(const FileFacts& facts) {
   std::string text;
   for (const DeviceImage& image : facts.images) {

@@ -1,4 +1,4 @@
-// What hipcc makes bundles of, for the tests that look into them.
+// hipcc makes bundles of this kernel, for the tests that look into them.
 // SPDX-License-Identifier: Apache-2.0
 #include <hip/hip_runtime.h>
 

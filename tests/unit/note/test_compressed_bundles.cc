@@ -1,4 +1,5 @@
-// HIP's compressed bundles: their names, and what is damaged, unknown or too large.
+// Tests HIP's compressed bundles: the architectures that they name, and bundles that are damaged,
+// unknown or too large.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ Bytes usual_bundle() {
 
 constexpr const char* kUsual = "gfx90a:sramecc+:xnack-* gfx1030*";
 
-// Of a plugin that has these bytes in the section that hipcc makes.
+// Returns the facts of a plugin with these bytes in the section that hipcc makes.
 FileFacts in_section(const Bytes& extra) {
   Plugin plugin;
   plugin.extra = extra;
@@ -25,8 +26,8 @@ FileFacts in_section(const Bytes& extra) {
   return read_images(plugin, Depth::kInspect);
 }
 
-// zstd's format written out: one block that repeats a byte, or that holds the bytes as they are,
-// in a frame with a window of 2^log bytes.
+// Write zstd's format by hand: a frame with a window of 2^log bytes, and blocks that hold bytes
+// unchanged or repeat one byte.
 Bytes zstd_frame(unsigned window_log) {
   Bytes frame;
   frame.u32(0, 0xfd2fb528).u8(4, 0).u8(5, (window_log - 10) << 3);
@@ -64,7 +65,7 @@ TEST(CompressedBundle, EveryVersionAndMethodNamesItsArchitectures) {
   }
 }
 
-// The formats as their specifications have them, without zstd's and zlib's own writers.
+// Builds the formats from their specifications, without the writers of zstd and zlib.
 TEST(CompressedBundle, ReadsWhatIsWrittenByHand) {
   const Bytes plain = usual_bundle();
   Bytes frame = zstd_frame(17);
@@ -73,7 +74,8 @@ TEST(CompressedBundle, ReadsWhatIsWrittenByHand) {
   add_repeated(frame, 0, plain.size() - 4096, true);
   EXPECT_EQ(shown(in_section(compressed_bundle(2, 1, plain.size(), frame))), kUsual);
 
-  Bytes deflated;  // "stored" blocks have a length and its complement; the sum at the end is wrong
+  // "stored" blocks have a length and its complement; the checksum at the end is wrong
+  Bytes deflated;
   deflated.u8(0, 0x78).u8(1, 0x01).u8(2, 0).u16(3, 4096).u16(5, 0xffff - 4096);
   deflated.text(7, text_of(plain, 0, 4096));
   EXPECT_EQ(shown(in_section(compressed_bundle(2, 0, plain.size(), deflated))), kUsual);
@@ -122,7 +124,7 @@ TEST(CompressedBundle, ADamagedOneIsADefectWhereItsSectionSaysWhatItIs) {
     ASSERT_EQ(facts.reasons.size(), 1u) << name;
     EXPECT_EQ(facts.reasons[0].code, Code::kImageTable) << name;
     for (const DeviceImage& image : facts.images) EXPECT_EQ(image.arch, "") << name;
-    const FileFacts elsewhere = inspect(bytes);  // bytes that begin as one, nothing more
+    const FileFacts elsewhere = inspect(bytes);  // just bytes that begin like a bundle
     EXPECT_TRUE(elsewhere.images.empty() && elsewhere.reasons.empty()) << name;
   }
 }
@@ -130,7 +132,7 @@ TEST(CompressedBundle, ADamagedOneIsADefectWhereItsSectionSaysWhatItIs) {
 TEST(CompressedBundle, OneThatCannotBeReadHereHasNoArchitecture) {
   const Bytes plain = usual_bundle();
   const Bytes good = compress(Compression::kZstd, plain);
-  Bytes wide = zstd_frame(28);  // clang's own have 2^27 bytes at most
+  Bytes wide = zstd_frame(28);  // clang's own windows have at most 2^27 bytes
   add_raw(wide, text_of(plain, 0, plain.size()), true);
   Bytes newer = compressed_bundle(3, 1, plain.size(), good);
   newer.u16(4, 4);
@@ -144,7 +146,7 @@ TEST(CompressedBundle, OneThatCannotBeReadHereHasNoArchitecture) {
   }
 }
 
-// 4096 entries with names of 256 bytes take more than the MiB that is decompressed.
+// 4096 entries with names of 256 bytes exceed the 1 MiB that is decompressed.
 TEST(CompressedBundle, TheTableIsReadUpToALimit) {
   const auto with_entries = [](size_t count) {
     const std::string name = "hipv4-amdgcn-amd-amdhsa--gfx90a" + std::string(225, ' ');
@@ -162,7 +164,7 @@ TEST(CompressedBundle, TheTableIsReadUpToALimit) {
   EXPECT_TRUE(facts.reasons.empty());
 }
 
-// A few bytes that claim to be very much: nothing of it is made.
+// A few bytes that claim to expand to very many: the excess is not decompressed.
 TEST(CompressedBundle, OneThatWouldBecomeHugeIsNotDecompressed) {
   const Bytes plain = usual_bundle();
   Bytes frame = zstd_frame(27);
@@ -171,17 +173,19 @@ TEST(CompressedBundle, OneThatWouldBecomeHugeIsNotDecompressed) {
   EXPECT_EQ(shown(in_section(compressed_bundle(3, 1, uint64_t{1} << 40, frame))), kUsual);
 }
 
-// A bundle of a hundred bytes can have a table of a MiB: of very many, most are left alone.
+// A bundle of a hundred bytes can have a table of a MiB, so most of very many bundles are not
+// decompressed.
 TEST(CompressedBundle, AFileHasABudget) {
   Bytes frame = zstd_frame(17);
   add_raw(frame, text_of(Bytes("__CLANG_OFFLOAD_BUNDLE__").u64(24, 4096), 0, 32), false);
-  add_repeated(frame, 0, 4096 * 24, true);  // entries of nothing, for nobody
+  add_repeated(frame, 0, 4096 * 24, true);  // entries without name and content
   const Bytes one = compressed_bundle(3, 1, 32 + 4096 * 24, frame);
   Bytes all;
   for (int i = 0; i < 2000; ++i) all.add(one, 8);
   const FileFacts facts = in_section(all);
   EXPECT_TRUE(facts.reasons.empty());
-  const size_t read = (64 << 20) / (32 + 4096 * 24) + 1;  // and named nothing
+  // decompressed within the budget; these name nothing
+  const size_t read = (64 << 20) / (32 + 4096 * 24) + 1;
   EXPECT_EQ(facts.images.size(), 2000 - read);
 }
 

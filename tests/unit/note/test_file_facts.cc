@@ -1,4 +1,4 @@
-// What the reader finds in synthetic plugins that are in order.
+// Tests what the reader finds in valid synthetic plugins.
 // SPDX-License-Identifier: Apache-2.0
 #include <gnu/libc-version.h>
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ TEST(FileFacts, ExecutableStack) {
   plugin.stack_flags = 7;
   EXPECT_TRUE(read(plugin).executable_stack);
   Plugin silent;
-  silent.stack_segment = false;  // then the loader assumes the worst, on x86-64
+  silent.stack_segment = false;  // on x86-64 the loader then assumes an executable stack
   EXPECT_TRUE(read(silent).executable_stack);
   silent.file().u16(18, 183);  // EM_AARCH64
   EXPECT_FALSE(read(silent).executable_stack);
@@ -107,8 +107,8 @@ TEST(FileFacts, Symbols) {
             (std::vector<std::string>{"opdock_plugin_v0", "a_unique", "other_export"}));
 }
 
-// As GNU ld writes it for a library that exports nothing: the hash table does not say how many
-// symbols there are.
+// For a library without exports, as GNU ld writes it, the hash table does not tell the number of
+// symbols.
 TEST(FileFacts, UndefinedSymbolsOfALibraryWithoutExports) {
   Plugin plugin;
   plugin.symbols = {{"malloc", false, 1}, {"free", false, 1}};
@@ -153,14 +153,15 @@ TEST(FileFacts, NotesAlignedToEight) {
   EXPECT_EQ(texts(read(plugin)), "");
 }
 
-// A segment of other notes and Opdock's, in the place of the plugin's own.
+// Returns the facts of a plugin whose note segment holds `notes` and, with `with_own`, Opdock's
+// note.
 FileFacts read_notes(const Bytes& notes, uint64_t alignment, bool with_own = true) {
   Plugin plugin;
   plugin.section_headers = false;
   plugin.notes = 0;
   plugin.extra = notes;
   if (with_own) {
-    Plugin own;  // its note, aligned to 4
+    Plugin own;  // its note is aligned to 4
     own.file();
     const auto begin = own.file().data.begin() + static_cast<std::ptrdiff_t>(own.note);
     const size_t size = 20 + own.file().get(own.note + 4, 4);
@@ -179,7 +180,8 @@ Bytes foreign_note(uint32_t name_size, uint32_t descriptor_size, size_t bytes) {
   return note.u8(bytes - 1, 0);
 }
 
-// No loader minds any of these, so they do not keep Opdock's own note from being found.
+// No loader objects to any of these notes, so they must not keep Opdock's own note from being
+// found.
 TEST(FileFacts, OtherNotesDoNotMatter) {
   const struct {
     const char* name;
@@ -250,7 +252,7 @@ TEST(FileFacts, LongNames) {
   EXPECT_EQ(facts.reasons[0].code, Code::kElfMalformed);
 }
 
-// Each name is short enough, but to read them all would take for ever.
+// Each name is short enough, but reading all of them would take too long.
 TEST(FileFacts, ManyLongNamesAreTooMuch) {
   Plugin plugin;
   plugin.needed.assign(40, "x");
@@ -264,7 +266,7 @@ TEST(FileFacts, ManyLongNamesAreTooMuch) {
   EXPECT_EQ(facts.reasons[0].code, Code::kElfMalformed);
 }
 
-// What p_align says beyond the page size glibc's loader checks up to 2.34 alone.
+// Only glibc's loader up to 2.34 checks a p_align other than the page size.
 TEST(FileFacts, AlignmentOfSegments) {
   const auto with_alignment = [](uint64_t alignment) {
     Plugin plugin;
@@ -278,12 +280,13 @@ TEST(FileFacts, AlignmentOfSegments) {
   EXPECT_EQ(with_alignment(0x1000), "");
 }
 
-// A loader maps nothing of the file for a segment that has only memory and begins a page.
+// A loader maps nothing from the file for a segment that is only memory and starts on a page
+// boundary.
 TEST(FileFacts, ASegmentOfMemoryAloneMayLieBehindTheFile) {
   const auto with_segment = [](uint64_t offset, uint64_t address) {
     Plugin plugin;
     plugin.file();
-    const size_t header = plugin.stack_header;  // PT_GNU_STACK goes, a PT_LOAD takes its place
+    const size_t header = plugin.stack_header;  // replaces PT_GNU_STACK by a PT_LOAD
     plugin.file().u32(header, 1).u32(header + 4, 6).u64(header + 8, offset);
     plugin.file().u64(header + 16, address).u64(header + 32, 0).u64(header + 40, 100);
     plugin.file().u64(header + 48, 0x1000);
@@ -298,11 +301,11 @@ TEST(FileFacts, AnOpdockNoteOfAnotherTypeIsNone) {
   Plugin plugin;
   plugin.notes = 2;
   plugin.file();
-  plugin.file().u32(plugin.note + 8, 9);  // the first; the second one counts
+  plugin.file().u32(plugin.note + 8, 9);  // changes the first note; the second one counts
   EXPECT_EQ(texts(read(plugin)), "");
 }
 
-// A library that is no plugin has facts too.
+// A library that is not a plugin has facts too.
 TEST(FileFacts, OfAPlainSharedObject) {
   Plugin plugin;
   plugin.notes = 0;

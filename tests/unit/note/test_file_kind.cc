@@ -1,4 +1,5 @@
-// Files that are no shared object for this kind of machine: each named as what it is, once.
+// Tests files that are not shared objects for this kind of machine: each is named as what it is,
+// exactly once.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ FileFacts read_as_plugin(const Bytes& bytes) {
   return facts;
 }
 
-// The one reason of the verdict on a machine with x86-64.
+// Returns the only reason of the verdict on an x86-64 machine.
 Reason only_reason(const Bytes& bytes, FileFacts* facts = nullptr) {
   MachineFacts machine;
   machine.elf_machine = 62;
@@ -35,7 +36,7 @@ Bytes text(const std::string& bytes) {
   return Bytes(bytes);
 }
 template <size_t N>
-Bytes raw(const char (&bytes)[N]) {  // with NULs
+Bytes raw(const char (&bytes)[N]) {  // may contain NULs
   return Bytes(std::string(bytes, N - 1));
 }
 
@@ -62,7 +63,7 @@ TEST(FileKind, IsNamedByItsFirstBytes) {
       "version https://git-lfs.github.com/spec/v1\noid sha256:0123456789abcdef\nsize 21879184\n";
   const struct {
     Bytes bytes;
-    const char *found, *advice;  // the latter: a part of it
+    const char *found, *advice;  // advice: part of it
   } rows[] = {
       {text("!<arch>\na.o/            0           0     0     644     4         `\n"),
        "a static archive (ar)", "-shared"},
@@ -136,7 +137,7 @@ TEST(FileKind, IsNamedByItsFirstBytes) {
   }
 }
 
-// Whatever is cut off, or follows, the beginning is read within the file.
+// However the file is cut or continued, reads stay within it.
 TEST(FileKind, SurvivesDamage) {
   for (const Bytes& good :
        {windows(0x8664, 0x2022), mach_o(0xfeedfacf, 12, 6), tar(), ptx("sm_80")}) {
@@ -153,7 +154,7 @@ TEST(FileKind, SurvivesDamage) {
 
 // ---- ELF files of other machines
 
-// An ELF header of 64 bytes and nothing else that could be read.
+// Builds an ELF header of 64 bytes with nothing else to read.
 Bytes elf_head(unsigned bits, bool big_endian, unsigned machine, unsigned type = 3) {
   Bytes b(std::string("\177ELF", 4));
   b.u8(4, bits == 64 ? 2 : 1).u8(5, big_endian ? 2 : 1).u8(6, 1).u8(63, 0);
@@ -196,8 +197,8 @@ TEST(ForeignElf, OfAnotherClassOrByteOrderHasOneReason) {
   }
 }
 
-// With all that would be a reason of its own on this machine: libraries, versions, symbols, the
-// stack.
+// The file has everything that would be a separate reason on this machine: libraries, versions,
+// symbols, the stack.
 TEST(ForeignElf, OfAnotherProcessorHasOneReason) {
   for (const auto& [machine, name] : {std::pair(183, "aarch64"), std::pair(21, "ppc64le"),
                                       std::pair(243, "riscv64"), std::pair(258, "loongarch64")}) {

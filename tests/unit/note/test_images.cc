@@ -1,4 +1,4 @@
-// What images and the containers of other tools say about their architecture.
+// Tests what images and other tools' containers tell about their architecture.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -110,7 +110,7 @@ Bytes fatbin_entry(unsigned kind, unsigned arch, uint64_t flags, const Bytes& pa
   return b;
 }
 
-// A cubin without suffix, as it is.
+// Builds an entry with an uncompressed cubin without suffix.
 Bytes plain_cubin(unsigned arch) {
   return fatbin_entry(2, arch, 0, old_cubin(arch));
 }
@@ -124,7 +124,7 @@ Bytes fatbin(const std::vector<Bytes>& entries) {
   return whole;
 }
 
-// Entries may be longer than this reader's: images lie behind them.
+// Entries may be longer than this reader's struct; the images lie after them.
 TEST(ImageTable, HasItsImagesBehindEntriesOfItsOwnSize) {
   const std::vector<Image> one = {{2, 2, "compute_75", 12, 9, ptx("sm_75"), ""}};
   Plugin plugin = plugin_with(one);  // the image begins at byte 192
@@ -145,7 +145,7 @@ TEST(Fatbin, EveryKindOfEntry) {
               fatbin_entry(2, 90, kSuffixA | kZstd, squeezed),
               fatbin_entry(2, 120, kSuffixF | kLz4, squeezed), fatbin_entry(1, 75, 0, ptx("sm_75")),
               fatbin_entry(1, 100, kSuffixF | kZstd, squeezed),
-              fatbin_entry(8, 90, 0, squeezed)}));  // link-time code: no image to run
+              fatbin_entry(8, 90, 0, squeezed)}));  // link-time code, not an image to run
   EXPECT_EQ(shown(facts), "sm_80 sm_90a sm_90a* sm_120f* compute_75 compute_100f*");
   EXPECT_TRUE(facts.reasons.empty());
   EXPECT_FALSE(facts.images[0].from_table);
@@ -165,7 +165,7 @@ TEST(Fatbin, SeveralBehindEachOther) {
   EXPECT_EQ(shown(inspect(all)), "sm_80 sm_86 sm_89");
 }
 
-// A verdict needs the images of every GPU that the note lists, wherever they are; no others.
+// A verdict needs the images of every GPU that the note lists, wherever they are, and no others.
 TEST(Fatbin, IsLookedForInJudgingWhereTheTableHasNoImage) {
   const Bytes other = fatbin({plain_cubin(80)});
   Plugin without = plugin_with({});
@@ -197,7 +197,7 @@ TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
 
 // ---- compressed cubins
 
-// LZ4's format written out: all literals.
+// Writes LZ4's format by hand, with literals only.
 Bytes lz4_literals(const std::string& bytes) {
   Bytes b;
   size_t rest = bytes.size();
@@ -209,7 +209,8 @@ Bytes lz4_literals(const std::string& bytes) {
   return b.text(b.size(), bytes);
 }
 
-// Literals, then `zeros` (at least 19) by references to the byte before, then literals.
+// Writes literals, then `zeros` zeros (at least 19) as references to the previous byte, then
+// literals.
 Bytes lz4_with_zeros(const std::string& before, size_t zeros, const std::string& behind) {
   Bytes b = lz4_literals(before + '\0');
   b.u8(0, b.data[0] | 15).u16(b.size(), 1);
@@ -224,13 +225,13 @@ std::string text_of(const Bytes& bytes) {
   return {bytes.data.begin(), bytes.data.end()};
 }
 
-// A newer cubin whose note lies behind `filler`, as it lies behind the symbols of large ones.
+// A newer cubin whose note follows `filler`, as it follows the symbols in large cubins.
 std::string cubin_with_late_note(const std::string& filler) {
   const std::string near = text_of(new_cubin(90, "-arch sm_90 -m 64", "13.0"));
   return near.substr(0, 64) + filler + near.substr(64);
 }
 
-// Bytes that compress little.
+// Returns bytes that compress badly.
 std::string noise(size_t count) {
   std::string bytes;
   uint32_t state = 1;
@@ -276,7 +277,7 @@ TEST(Fatbin, ACompressedCubinOutranksTheContainer) {
   EXPECT_EQ(shown(inspect(fatbin({fatbin_entry(2, 90, kZstd | kSuffixA, specific)}))), "sm_90a*");
 }
 
-// Few bytes that become very many, in one cubin and in many.
+// Few bytes that expand to very many, in one cubin and in many.
 TEST(Fatbin, CompressedCubinsHaveABudget) {
   const std::string head = text_of(new_cubin(90, "", "")).substr(0, 64);
   const std::string note = text_of(new_cubin(90, "-arch sm_90 -m 64", "13.0")).substr(64);
@@ -297,7 +298,7 @@ TEST(Fatbin, CompressedCubinsHaveABudget) {
   budget = 1 << 19;
   EXPECT_EQ(toolkit_of(payload, &budget), "");
   EXPECT_EQ(budget, 0u);
-  // 4 GiB of zeros by zstd's blocks that repeat a byte: more than 256 times what it is.
+  // 4 GiB of zeros in zstd blocks that repeat a byte: more than 256 times the compressed size.
   Bytes frame;
   frame.u32(0, 0xfd2fb528).u8(4, 0).u8(5, 7 << 3).put(6, head.size() << 3, 3).text(9, head);
   for (int i = 0; i < 32768; ++i)
@@ -311,7 +312,7 @@ TEST(Fatbin, CompressedCubinsHaveABudget) {
   EXPECT_LE(kCubinBudget - budget, 256 * frame.size() + (64 << 10));
 }
 
-// A release that the list of ISA versions does not have yet.
+// PTX of a release that is not yet in the list of ISA versions gets its neighbour's toolkit.
 TEST(Fatbin, PtxOfANewIsaIsOfItsNeighboursToolkit) {
   Bytes ptx_entry = fatbin_entry(1, 90, kZstd, Bytes("pressed"));
   ptx_entry.u16(24, 0).u16(26, 99);

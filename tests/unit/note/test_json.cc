@@ -1,4 +1,4 @@
-// What the fault tables do not say about JSON: what is accepted, and as what.
+// Tests what the fault tables do not cover about JSON: what is accepted, and as which value.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

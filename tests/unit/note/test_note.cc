@@ -14,7 +14,7 @@ namespace {
 
 using opdock_test::Bytes;
 
-// A descriptor by the format's definition (docs/note.md), not by the reader's struct.
+// Builds a descriptor from the format's definition (docs/note.md), not from the reader's struct.
 Bytes descriptor(const std::string& json, unsigned major = OPDOCK_ABI_MAJOR) {
   Bytes b;
   b.u16(0, 2).u16(2, 48).u16(4, major).u16(6, OPDOCK_ABI_MINOR).u32(8, 0).u32(12, json.size());
@@ -158,7 +158,7 @@ TEST(Note, PaddingIsShortAndZero) {
   }
 }
 
-// What else is wrong with a note of another generation does not matter: compat says abi-major.
+// Other mistakes in a note of another major version do not matter: compat reports abi-major.
 TEST(Note, OfAnotherMajorKeepsWhatCanBeRead) {
   std::vector<Reason> reasons;
   std::optional<Note> note =
@@ -203,7 +203,7 @@ TEST(Note, WriterFillsInMissingDigestsAndMendsUtf8) {
   EXPECT_EQ(back->toolchain, "bad \xef\xbf\xbd byte");
 }
 
-// What stands between the first `opening` behind `after` and the next line "```".
+// Returns the text between the first `opening` after `after` and the next line "```".
 std::string block(const std::string& page, const std::string& after, const std::string& opening) {
   const size_t begin = page.find(opening, page.find(after)) + opening.size();
   return page.substr(begin, page.find("\n```\n", begin) - begin);
@@ -211,7 +211,7 @@ std::string block(const std::string& page, const std::string& after, const std::
 
 TEST(Page, ShowsANoteOfToday) {
   const std::string page = opdock_test::contents(NOTE_PAGE);
-  // As xxd prints it: a number, 16 bytes, the same bytes as text.
+  // Each line is as xxd prints it: an offset, 16 bytes, the same bytes as text.
   std::istringstream lines(block(page, "\n## An example\n", "\n```\n"));
   std::string shown;
   for (std::string line; std::getline(lines, line);) {

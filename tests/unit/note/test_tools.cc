@@ -1,5 +1,5 @@
-// Compares what the reader finds in objects made by nvcc and hipcc, and in this program's own
-// libraries, with what readelf and cuobjdump print.
+// Compares what the reader finds in objects from nvcc and hipcc, and in this program's own
+// libraries, with the output of readelf and cuobjdump.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::string run(const std::string& command) {
   return output;
 }
 
-// The first group of every match, in order.
+// Returns the first group of every match, in order.
 Texts matches(const std::string& text, const std::string& pattern) {
   Texts found;
   const std::regex regex(pattern);
@@ -117,8 +117,8 @@ TEST(Cuobjdump, FindsTheSame) {
   }
   for (const std::string& path : objects) {
     SCOPED_TRACE(path);
-    // Blocks of "Fatbin elf code:" or "Fatbin ptx code:", each with its arch and maybe
-    // "compressed".
+    // The output has blocks of "Fatbin elf code:" or "Fatbin ptx code:", each with its arch and
+    // perhaps "compressed".
     Texts wanted, found;
     const std::regex block(R"(Fatbin (elf|ptx) code:\n=*\n?arch = (\w+)\n((?:.+\n)*))");
     const std::string output = run(tool + " " + path);
@@ -135,7 +135,7 @@ TEST(Cuobjdump, FindsTheSame) {
   }
 }
 
-// What was asked of nvcc is what is found, tool or no tool.
+// The architectures requested from nvcc are found, with or without cuobjdump.
 TEST(Nvcc, ArchitecturesAreFound) {
   const Texts objects = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
   if (objects.empty()) GTEST_SKIP() << kNoNvcc;
@@ -166,7 +166,7 @@ TEST(Hipcc, ArchitecturesAreFound) {
   }
 }
 
-// clang's own program for bundles, where there is one that compresses (LLVM 18).
+// Uses clang's own bundle program, if there is one that compresses (LLVM 18).
 TEST(OffloadBundler, CompressedBundlesNameTheTargetsThatItWasGiven) {
   const std::string bundler = variable("OPDOCK_TEST_BUNDLER");
   if (bundler.empty() || run(bundler + " --help").find("--compress ") == std::string::npos) {
@@ -198,7 +198,7 @@ TEST(OffloadBundler, CompressedBundlesNameTheTargetsThatItWasGiven) {
   EXPECT_EQ(images[1].arch, "gfx1030");
 }
 
-// A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also for the verdict.
+// A note that lists "cuda" is not enough: nvcc's images decide, also for the verdict.
 TEST(Nvcc, PluginsAreCheckedByTheirFatBinaries) {
   const std::string folder = variable("OPDOCK_TEST_NVCC_PLUGINS");
   if (folder.empty()) GTEST_SKIP() << kNoNvcc;
@@ -217,7 +217,8 @@ TEST(Nvcc, PluginsAreCheckedByTheirFatBinaries) {
   for (const auto& [name, state, code] : rows) {
     for (const Depth depth : {Depth::kJudge, Depth::kInspect}) {
       const Verdict verdict = judge(read_facts(folder + "/" + name + ".so", depth), machine);
-      ASSERT_EQ(verdict.devices.size(), 2u) << name;  // and the CPU, which this op has too
+      // the other one is the CPU, which this op has too
+      ASSERT_EQ(verdict.devices.size(), 2u) << name;
       EXPECT_EQ(verdict.devices[1].state, state) << name;
       const std::vector<Reason>& reasons = verdict.devices[1].reasons;
       EXPECT_EQ(reasons.empty() ? "" : info(reasons[0].code).name, code) << name;
