@@ -1,4 +1,4 @@
-// The table [build] of plugin.toml.
+// Tests the table [build] of plugin.toml.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ devices = ["cpu", "cuda"]
 dtypes = ["float32"]
 [build]
 )";
-constexpr int kLine = 12;  // the first below it
+constexpr int kLine = 12;  // the first line below [build]
 
 class BuildTable : public ::testing::Test {
  protected:
@@ -38,7 +38,7 @@ class BuildTable : public ::testing::Test {
     mistakes_.clear();
     return read_manifest(folder_.write("plugin.toml", kHead + build), &mistakes_);
   }
-  // "1:4: …, wanted …; …": lines from the first below [build].
+  // Returns "1:4: …, wanted …; …", with lines counted from the first below [build].
   std::string told() const {
     std::string text;
     for (const Reason& mistake : mistakes_) {
@@ -146,7 +146,7 @@ TEST_F(BuildTable, EachMistakeIsNamedWithItsPlace) {
   }
 }
 
-// It would be waiting for sources that are not there.
+// Such a setting would wait for sources that do not exist.
 TEST_F(BuildTable, WhatHasNoUseIsAMistake) {
   const auto without = [&](const std::string& part, const std::string& build) {
     std::string text = kHead + build;

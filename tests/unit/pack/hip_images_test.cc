@@ -1,5 +1,5 @@
-// Code objects in plugins, made by the hipRTC of this machine; skipped where there is none.
-// Oracles: the code objects' own ELF headers, and the verdicts of the file as a plugin.
+// Tests code objects in plugins, made by this machine's hipRTC; skipped if there is none.
+// References are the code objects' own ELF headers, and the verdicts about the file as a plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include "pack/hip_images.h"
 
@@ -36,7 +36,7 @@ class HipImages : public testing::Test {
     hiprtcs_ = find_hiprtc_files(current_environment(), &searched);
     if (hiprtcs_.empty()) GTEST_SKIP() << "no hipRTC is installed";
   }
-  // The source is one file that includes the other.
+  // One source file includes the other.
   std::vector<Image> make(std::vector<std::string> archs, const std::string& more = "") {
     ImageRequest request;
     request.manifest = &manifest_;
@@ -60,7 +60,8 @@ class HipImages : public testing::Test {
   std::vector<std::string> errors_;
 };
 
-// EF_AMDGPU_MACH and the feature bits of code object version 4, as LLVM's documentation has them.
+// Returns EF_AMDGPU_MACH and the feature bits of code object version 4, as LLVM's documentation
+// defines them.
 uint32_t elf_flags(const std::string& image) {
   uint32_t flags = 0;
   if (image.size() > 52 && image.substr(0, 4) == "\177ELF") std::memcpy(&flags, &image[48], 4);
@@ -73,7 +74,7 @@ TEST_F(HipImages, OneForEachTargetThenTheSource) {
   ASSERT_EQ(images.size(), 6u);
   const struct {
     const char* arch;
-    uint32_t mach, xnack;  // 1 any, 2 off, 3 on
+    uint32_t mach, xnack;  // xnack: 1 any, 2 off, 3 on
   } wanted[] = {{"gfx1030", 0x36, 0},
                 {"gfx908", 0x30, 1},
                 {"gfx90a:xnack+", 0x3f, 3},
@@ -132,7 +133,7 @@ TEST_F(HipImages, WithoutHiprtcTheSourceAlone) {
   EXPECT_TRUE(errors_.empty());
 }
 
-// ---- which are asked for
+// ---- which compilers are looked for
 
 class HipCompilers : public HipImages {
  protected:
@@ -177,7 +178,7 @@ FileFacts facts_of(const std::string& name) {
   return facts;
 }
 
-// The image that serves such a GPU, or the codes of the reasons why none does.
+// Returns the image that serves such a GPU, or the codes of the reasons why none does.
 std::string serving(const FileFacts& facts, const char* arch) {
   MachineFacts machine;
   Gpu gpu{};
@@ -213,7 +214,7 @@ TEST(PackedForRocm, ImagesServeTheirGpus) {
     }
     EXPECT_EQ(serving(facts, "gfx90a:sramecc+:xnack-"), "gfx90a");
     EXPECT_EQ(serving(facts, "gfx90a:sramecc-:xnack+"), "gfx90a");
-    // gfx1030's are packed for ./dev test --nightly alone.
+    // Images for gfx1030 are packed only for ./dev test --nightly.
     EXPECT_EQ(serving(facts, "gfx1030"),
               is_packed("gfx1030") ? "gfx1030" : "arch-mismatch source-only ");
     EXPECT_EQ(serving(facts, "gfx942:sramecc+:xnack-"), "arch-mismatch source-only ");

@@ -1,4 +1,4 @@
-// Choice of compiler, images and their table, with stand-in compilers.
+// Tests the choice of compiler, the images and their table, with stand-in compilers.
 // SPDX-License-Identifier: Apache-2.0
 #include "pack/images.h"
 
@@ -97,9 +97,9 @@ TEST(Images, WhatWasCompiledBeforeIsTakenFromTheCache) {
   EXPECT_EQ(compiled, 3);
   EXPECT_EQ(make("7.5+PTX;9.0;11.0", m, "code", &compiled), first);
   EXPECT_EQ(compiled, 0);
-  make("9.0;12.0", m, "code", &compiled);  // what one of them lacks
+  make("9.0;12.0", m, "code", &compiled);  // one architecture is not cached yet
   EXPECT_EQ(compiled, 1);
-  make("9.0+PTX", m, "code", &compiled);  // a cubin of which there is no PTX
+  make("9.0+PTX", m, "code", &compiled);  // a cubin that is cached without its PTX
   EXPECT_EQ(compiled, 1);
   EXPECT_NE(make("7.5+PTX;9.0;11.0", m, "other code", &compiled), first);
   EXPECT_EQ(compiled, 3);
@@ -132,7 +132,7 @@ TEST(Images, PtxWhereItIsAskedFor) {
   EXPECT_EQ(spelled(make_images(request(m, "9.0;8.0+PTX", both()), &errors)),
             "cubin sm_80 12.9\ncubin sm_90 12.9\nptx compute_80 12.9\n"
             "source k.cuh\nsource opdock/device.cuh\n");
-  // PTX of an `a` architecture runs nowhere else: the plain one is made.
+  // PTX of an `a` architecture runs nowhere else, so PTX of the plain architecture is made.
   EXPECT_EQ(spelled(make_images(request(m, "9.0a+PTX", both()), &errors)),
             "cubin sm_90a 12.9\nptx compute_90 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
 }
@@ -207,7 +207,7 @@ TEST(Nvrtc, WhatIsNoCompilerIsAProblemWithItsPath) {
   const std::string text = folder.write("libnvrtc.so.12", "no library").string();
   std::vector<std::string> problems;
   EXPECT_TRUE(open_nvrtcs({text, "libnvrtc-none.so.1"}, &problems).empty());
-  ASSERT_EQ(problems.size(), 1u);  // a bare name is a guess
+  ASSERT_EQ(problems.size(), 1u);  // a bare name is only a guess and gives no problem
   EXPECT_NE(problems[0].find(text), std::string::npos) << problems[0];
 }
 

@@ -1,5 +1,5 @@
-// opdock/kernel_names.hpp over the header that opdock-pack writes from every_type/plugin.toml. What
-// does not compile: tests/author/test_kernel_indices.py.
+// Tests opdock/kernel_names.hpp with the header that opdock-pack writes from
+// every_type/plugin.toml. tests/author/test_kernel_indices.py covers what must not compile.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ static_assert(OPDOCK_KERNEL_INDEX("plain") == 16);
 constexpr auto kFill = OPDOCK_KERNEL_FAMILY("fill", KernelTypes<double, float>);
 static_assert(kFill(dtype_of<float>()) == 0 && kFill(dtype_of<double>()) == 1);
 
-// Not every combination is listed.
+// plugin.toml does not list every combination.
 constexpr auto kRows =
     OPDOCK_KERNEL_FAMILY("n::rows", KernelTypes<float, half, bfloat16>, KernelNumbers<1, 4, 16>);
 static_assert(kRows(dtype_of<float>(), 1) == 2 && kRows(dtype_of<float>(), 4) == 3);
@@ -48,7 +48,7 @@ static_assert(kShift(-1, dtype_of<half>(), 8) == 10 && kShift(-1, dtype_of<float
 static_assert(kShift(12, dtype_of<half>(), 8) == 14 && kShift(12, dtype_of<float>(), 8) == 15);
 
 TEST(KernelFamily, IsAskedAtRunTime) {
-  // Each name of the list by its values, put together here.
+  // Compares each name of the list with one that is put together here from its values.
   for (const char* name : {"float", "opdock::half", "opdock::bfloat16"}) {
     const std::string type = name;
     const Dtype dtype = type == "float"          ? dtype_of<float>()

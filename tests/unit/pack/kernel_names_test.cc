@@ -45,7 +45,7 @@ TEST(KernelNames, AsManyAsAllowed) {
   EXPECT_FALSE(expand_kernel_name("f<{a, b}, {1, 2, 3}>", 5, &mistake));
   EXPECT_EQ(mistake.found, "more than 1024 kernels");
   EXPECT_FALSE(expand_kernel_name("f", 0, &mistake));
-  // Refused before they are made: 2^90 names.
+  // Refused before the names are generated: there would be 2^90.
   std::string huge = "f<{0, 1}";
   for (int i = 0; i < 89; ++i) huge += ", {0, 1}";
   EXPECT_FALSE(expand_kernel_name(huge + ">", kMostKernels, &mistake));
@@ -118,7 +118,7 @@ TEST(KernelNames, MistakesInAManifestHaveTheirPlace) {
   EXPECT_EQ(mistakes,
             "plugin.toml:14:10: [device]: \"kernels\": an empty element of a list\n"
             "plugin.toml:14:21: [device]: \"kernels\": text behind a list\n");
-  // Written with escapes, or on several lines: the text's beginning.
+  // For a text with escapes or on several lines, the place is the text's beginning.
   EXPECT_FALSE(read_kernels("kernels = [\"\\u0066<{a, }>\"]\n", &mistakes));
   EXPECT_TRUE(mistakes.starts_with("plugin.toml:12:12: ")) << mistakes;
   EXPECT_FALSE(read_kernels("kernels = [\"\"\"\nf<{a, }>\"\"\"]\n", &mistakes));
@@ -133,7 +133,7 @@ TEST(KernelNames, ANameThatIsThereTwiceIsRefused) {
   EXPECT_EQ(mistakes, "plugin.toml:12:12: [device]: \"kernels\": \"f<a>\" twice\n");
 }
 
-// "{0, 1, …}"
+// Returns "{0, 1, …}".
 std::string numbers(int count) {
   std::string text = "{0";
   for (int i = 1; i < count; ++i) text += ", " + std::to_string(i);

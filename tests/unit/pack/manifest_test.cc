@@ -36,7 +36,7 @@ std::optional<Manifest> read(const std::string& text, std::vector<Reason>* mista
   return read_manifest(folder.write("plugin.toml", text), mistakes);
 }
 
-// A line each: "plugin.toml:6:10: …, wanted …".
+// Returns one line for each mistake: "plugin.toml:6:10: …, wanted …".
 std::string all(const std::vector<Reason>& mistakes) {
   std::string out;
   for (const Reason& mistake : mistakes) {
@@ -56,7 +56,7 @@ TEST(Manifest, ReadsADeclaration) {
   ASSERT_EQ(manifest->ops.size(), 1u);
   const OpDecl& op = manifest->ops[0];
   EXPECT_EQ(op.name, "axpy");
-  EXPECT_EQ(op.schema, "axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor");  // canonical
+  EXPECT_EQ(op.schema, "axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor");  // the canonical text
   EXPECT_EQ(op.flag_bits, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_DETERMINISTIC);
   EXPECT_EQ(op.device_arg_index, 0u);
   EXPECT_EQ(manifest->device->kernels, std::vector<std::string>{"axpy<float>"});
@@ -83,10 +83,10 @@ TEST(Manifest, DeviceArgumentByName) {
 }
 
 struct Edit {
-  const char* find;     // in kGood, replaced by
-  const char* replace;  //
-  const char* place;    // of the message: line and column
-  const char* found;    // what the message says
+  const char* find;  // text of kGood to replace
+  const char* replace;
+  const char* place;  // line and column of the message
+  const char* found;  // part of the message
 };
 
 TEST(Manifest, EachMistakeIsNamedWithItsLineAndColumn) {

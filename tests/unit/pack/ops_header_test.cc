@@ -1,6 +1,6 @@
-// The header that opdock-pack --ops-header writes: that this compiles shows that it takes what
-// plugin.hpp reads; what it refuses, and what the messages say, is tested below. Compilers' own
-// output: tests/author/test_mistakes.py.
+// Compiles against the header that opdock-pack --ops-header writes, which shows that it accepts the
+// types that plugin.hpp reads. The tests below check what it refuses and its messages;
+// tests/author/test_mistakes.py checks the compilers' own output.
 // SPDX-License-Identifier: Apache-2.0
 #include "pack/ops_header.h"
 
@@ -31,7 +31,7 @@ struct Box {
   static constexpr uint32_t kVersion = 1;
 };
 
-// The types of plugin.hpp's table, and the other ones that it allows, by value and by reference.
+// The types of plugin.hpp's table, and the others that it allows, by value and by reference.
 void every_plan(Plan&, Tensor, Tensor, optional<Tensor>, List<Tensor>, List<optional<Tensor>>,
                 int64_t, double, bool, std::string_view, std::complex<double>, Dtype, Device,
                 Stream, const opdock_generator*, opdock::Object<Box>, optional<int64_t>,
@@ -89,7 +89,7 @@ TEST(OpsHeader, MessagesNameTheOpItsPlaceAndTheFunctionWanted) {
   op.schema_line = 7;
   manifest.ops.push_back(op);
   const std::string text = pack::ops_header(manifest);
-  // Quotes and question marks stand there as octal escapes.
+  // Quotes and question marks appear there as octal escapes.
   for (const char* part :
        {R"(op \042f\042: the parameters of run are not those that a b/plugin.toml:7 declares, )"
         R"(f(Tensor x, *, str s=\042a\042, complex\077 c=None) -> Tensor: wanted void run(Call&, )"

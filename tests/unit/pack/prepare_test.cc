@@ -1,5 +1,5 @@
-// opdock-pack --prepare and --compile: what a plugin is compiled and linked with. Real compilers
-// read the files; the other programs are scripts.
+// Tests opdock-pack --prepare and --compile: how a plugin is compiled and linked. Real compilers
+// read the generated files; the other programs are scripts.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ class Prepare : public ::testing::Test {
   Prepare() {
     write_plugin(folder);
     top = folder.path().string();
-    // Of foo; it has nothing else.
+    // This pkg-config knows only the package foo.
     program("pkg-config",
             "case \"$*\" in\n*missing*) echo 'Package missing was not found'; exit 1 ;;\n"
             "*--cflags*) echo '-I/foo/in\\ clude \"-DFOO=a b\" -pthread' ;;\n"
@@ -25,7 +25,7 @@ class Prepare : public ::testing::Test {
             "*pcfiledir*) echo " +
                 top + "/pc ;;\nesac");
     folder.write("pc/foo.pc", "");
-    // One that knows 8.0 and 9.0, whose path has what a shell would act on.
+    // An nvcc that knows 8.0 and 9.0, with a path that contains characters special to a shell.
     program("it's nvcc",
             "case \"$*\" in\n*--help*) echo \"'sm_80','sm_90'\" ;;\n"
             "*--dryrun*) echo '#$ TOP=" +
@@ -38,7 +38,7 @@ class Prepare : public ::testing::Test {
     fs::permissions(folder.write(name, "#!/bin/sh\n" + body + "\n"), fs::perms::owner_all);
   }
 
-  // The plugin's toml gets a table more, and `source` beside its own.
+  // Appends a [build] table to the plugin's toml and adds `source` to its sources.
   void declare(const std::string& build, const std::string& source = "p.cc") {
     folder.write("p/" + source, "");
     std::string toml = contents(top + "/p/plugin.toml");
@@ -58,7 +58,7 @@ class Prepare : public ::testing::Test {
     return prepare("--nvcc \"" + top + "/it's nvcc\" --host-compiler c++ " + more);
   }
   std::string made(const std::string& name) const { return contents(top + "/out/p." + name); }
-  // The lines of a file that begin so.
+  // Returns the lines of a file that begin with `begin`.
   std::string with(const std::string& name, const std::string& begin) const {
     std::istringstream lines(made(name));
     std::string found;
@@ -197,7 +197,7 @@ TEST_F(Prepare, HipccIsToldTheProcessors) {
   EXPECT_NE(outcome.text.find("no visible AMD GPU"), std::string::npos) << outcome.text;
 }
 
-// Or everything would be compiled again for a word in a doc.
+// Otherwise everything would be compiled again after a changed word in a doc.
 TEST_F(Prepare, WhatStaysTheSameIsLeftAlone) {
   declare("defines = [\"A=1\"]\n");
   ASSERT_EQ(prepare().status, 0);
@@ -208,7 +208,7 @@ TEST_F(Prepare, WhatStaysTheSameIsLeftAlone) {
   folder.write("p/plugin.toml", toml + "# more\n");
   ASSERT_EQ(prepare().status, 0);
   EXPECT_EQ(fs::last_write_time(needs), old);
-  // Flags too must reach what is compiled already.
+  // Changed flags must also reach what is already compiled.
   folder.write("p/plugin.toml", toml + "flags.cxx = [\"-O1\"]\n");
   ASSERT_EQ(prepare().status, 0);
   EXPECT_NE(fs::last_write_time(needs), old);

@@ -20,7 +20,7 @@ struct Outcome {
   std::string text;  // stdout and stderr
 };
 
-// Runs it in an environment that hides this machine's Python and CUDA.
+// Runs the program in an environment that hides this machine's Python and CUDA.
 inline Outcome pack(const TemporaryFolder& folder, const std::string& arguments,
                     const std::string& variables = "") {
   const std::string log = (folder.path() / "log").string();
@@ -50,7 +50,7 @@ kernels = ["f"]
   folder.write("vocabulary/opdock/device.cuh",
                "#pragma once\n#define OPDOCK_KERNEL(n) "
                "__global__ void\n");
-  // Where the loader would look: under the name that wheels use.
+  // Puts the fake NVRTC where the loader would look, under the name that wheels use.
   std::filesystem::create_directories(folder.path() / "nvrtc");
   std::filesystem::copy_file(FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
 }

@@ -1,4 +1,4 @@
-// The program opdock-pack: what it writes, reports and returns.
+// Tests the program opdock-pack: what it writes, reports and returns.
 // SPDX-License-Identifier: Apache-2.0
 #include "program.h"
 
@@ -45,8 +45,8 @@ TEST(OpdockPack, SameInputsSameBytes) {
   EXPECT_NE(contents(folder.path() / "a/note.S"), before) << "toolchain";
 }
 
-// The builder reads the line as a reason again: a full disk must not be taken for the plugin's
-// fault.
+// The builder parses this line as a reason: a full disk must not be mistaken for a mistake in the
+// plugin.
 TEST(OpdockPack, SaysWhyAFileCannotBeWritten) {
   TemporaryFolder folder;
   write_plugin(folder);
@@ -74,7 +74,8 @@ TEST(OpdockPack, KeepsTheSourceOfEachImageWhereAsked) {
   const std::string kept = folder.path().string() + "/kept";
   const Outcome done = pack(folder, arguments(folder, "a") + search, "OPDOCK_JIT_KEEP=" + kept);
   ASSERT_EQ(done.status, 0) << done.text;
-  std::string note = contents(folder.path() / "a/note.S");  // its JSON stands there in pieces
+  // the note's JSON is split over several .ascii lines
+  std::string note = contents(folder.path() / "a/note.S");
   for (size_t at; (at = note.find("\"\n  .ascii \"")) != note.npos;) note.erase(at, 12);
   size_t images = 0, sources = 0;
   for (const auto& file : std::filesystem::directory_iterator(kept)) {
@@ -82,7 +83,7 @@ TEST(OpdockPack, KeepsTheSourceOfEachImageWhereAsked) {
     const bool source = name.starts_with("source-");
     ++(source ? sources : images);
     if (source) continue;
-    // The note has the digests of what is in the file.
+    // The note contains the digest that is in the file's name.
     EXPECT_NE(note.find(name.substr(0, 64)), std::string::npos);
     EXPECT_NE(contents(file.path()).find("\"arch\": \"sm_"), std::string::npos);
   }
@@ -135,7 +136,7 @@ TEST(OpdockPack, WhatStandsForAGpuThatNoCompilerKnowsGetsPtx) {
   outcome = pack(folder, both + " --gpu-archs 99.0");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
   const std::string images = contents(folder.path() / "a/images.bin");
-  // The newest that the compilers here know, the last word of the last line.
+  // The newest architecture that the compilers here know is the last word of the last line.
   const std::string known = pack(folder, "--known-archs --nvrtc-search " + base + "/nvrtc").text;
   const size_t end = known.find_last_not_of('\n'), space = known.rfind(' ', end);
   const std::string newest = known.substr(space + 1, end - space);
@@ -147,7 +148,8 @@ TEST(OpdockPack, WhatStandsForAGpuThatNoCompilerKnowsGetsPtx) {
 
 TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
   std::vector<std::string> problems;
-  // This machine's own, which no environment hides: /usr/local/cuda and the loader's path.
+  // This machine's own NVRTC, which no environment variable hides: /usr/local/cuda and the loader's
+  // path.
   if (!open_nvrtcs({"/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13",
                     "/usr/local/cuda/lib64/libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"},
                    &problems)
@@ -224,7 +226,8 @@ TEST(OpdockPack, ChecksAndWritesTheOpsHeaderAlone) {
   ASSERT_EQ(pack(folder, asked).status, 0);
   EXPECT_NE(contents(header).find("op_f("), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists("entry.c"));
-  // Left alone while it stays the same: nothing that includes it is compiled again.
+  // The header is left alone while its text stays the same, so that nothing that includes it is
+  // compiled again.
   using std::filesystem::last_write_time;
   const auto old = last_write_time(header) - std::chrono::hours(1);
   last_write_time(header, old);

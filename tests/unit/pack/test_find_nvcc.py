@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where this tree's own build looks for nvcc. /usr/local of the machine counts too, so what is
-asked for here comes before it, or is looked for in the wheels alone."""
+"""Tests where this tree's own build looks for nvcc. The machine's /usr/local counts too, so each
+tested place comes before it, or only wheels are searched."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ spec.loader.exec_module(module)
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """place(name, …): makes executables and files below the test's folder."""
+    """Returns place(name, …), which creates executables and files in the test's folder."""
     for name in ("CUDACXX", "CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", "")

@@ -1,4 +1,5 @@
-// The device vocabulary and the plugins' kernels under every NVRTC that is here.
+// Tests that the device vocabulary and the plugins' kernels compile with every NVRTC of this
+// machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -37,7 +38,7 @@ TEST(Vocabulary, EachHeaderCompilesAloneOnTheOldestAndNewestArchitecture) {
         job.arch = "sm_" + std::to_string(arch);
         const CompileResult result = compiler->compile(job);
         EXPECT_TRUE(result.ok) << header.name << " " << job.arch << "\n" << result.log;
-        // NVRTC warns of architectures that it is about to drop.
+        // For older architectures, NVRTC warns that it will drop them.
         if (arch >= 75) {
           EXPECT_EQ(result.log, "") << header.name << " " << job.arch;
         }
@@ -75,7 +76,8 @@ TEST(Vocabulary, KernelsAreFoundByTheirSourceName) {
   }
 }
 
-// The compiler once made eight stores of 4 bytes of two of them: found by counting on a GPU.
+// The compiler once turned two vector stores into eight 4-byte stores, which was found by counting
+// on a GPU.
 TEST(Vocabulary, AVectorIsStoredByOneInstruction) {
   if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
   const std::filesystem::path softmax =
@@ -94,7 +96,7 @@ TEST(Vocabulary, AVectorIsStoredByOneInstruction) {
     int stores = 0;
     for (size_t at = 0; (at = text.find("st.global.", at)) != std::string::npos; ++at, ++stores)
       EXPECT_EQ(text.substr(at, 16), "st.global.v4.b32");
-    EXPECT_EQ(stores, 2 * 4);  // of powers, and of logarithms
+    EXPECT_EQ(stores, 2 * 4);  // four stores of powers, and four of logarithms
   }
 }
 
