@@ -1,4 +1,5 @@
-// What a plugin gets as answers (opdock.tuning/1), and what is recorded while ways are measured.
+// Tests the answers that a plugin gets (opdock.tuning/1), and what is recorded while variants are
+// measured.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -58,7 +59,7 @@ TEST(Answers, AreFoundAmongManyThatCollide) {
   for (uint64_t i = 0; i < 1000; ++i) known.emplace_back(i * i << (i % 40), i % 7);
   const Tuning* tuning = intern_tuning(scope_of("many"), known);
   for (const auto& [question, choice] : known) {
-    // Of two results for one question the first counts.
+    // If a question has two results, the first counts.
     const auto first = std::find_if(known.begin(), known.end(),
                                     [&, q = question](const auto& one) { return one.first == q; });
     EXPECT_EQ(ask(tuning, question), first->second) << question;
@@ -107,7 +108,8 @@ TEST(Answers, MayChangeWhileOthersAsk) {
   EXPECT_GT(seen, 0);
 }
 
-// An op that asks question 7 of eight ways in plan, and 8 of three in run; what it was told last.
+// An op that asks question 7 (eight variants) in plan and question 8 (three variants) in run, and
+// the last answers that it got.
 std::atomic<int32_t> told_in_plan, told_in_run;
 const opdock_op* asking_op() {
   static const opdock_op op = [] {
@@ -132,7 +134,7 @@ const opdock_op* asking_op() {
 }
 
 struct Asking : testing::Test {
-  // Targets live as long as the process: all tests have the same one.
+  // Targets live as long as the process, so all tests share one.
   Asking() : f(asking_op()) {
     f.resolver.tuning = intern_tuning(scope, {});
     retune(scope, {});

@@ -1,5 +1,6 @@
-// A plugin that asks, through opdock.h: on the CPU, and on the stand-in libcuda, whose record says
-// how it launched. Each in a child, as what was loaded is the process's.
+// Tests a plugin that asks tuning questions, through opdock.h, on the CPU and on the stand-in
+// libcuda, whose record shows how it launched. Each test runs in a child, because loaded plugins
+// belong to the process.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -40,7 +41,7 @@ class TunedPlugin : public testing::Test {
     soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", kTwoGpus, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
-      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // of a helper process
+      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // for a helper process
       unsetenv("CUDA_VISIBLE_DEVICES");
       setenv("OPDOCK_JIT", "never", 1);
       setenv("OPDOCK_CACHE_DIR", folder_.path("cache").c_str(), 1);
@@ -60,7 +61,7 @@ class TunedPlugin : public testing::Test {
     });
   }
 
-  // The way that the op went by; -1 if it failed.
+  // Returns the variant that the op used, or -1 if it failed.
   int64_t call(opdock_device device = kCpu, int64_t question = 1) {
     float data[1] = {};
     int64_t shape[] = {1}, strides[] = {1};
@@ -74,7 +75,7 @@ class TunedPlugin : public testing::Test {
         opdock_invoke(ways_, nullptr, args, 2, &way, 1, error_, sizeof error_);
     return done == OPDOCK_OK ? way.as.i64 : -1;
   }
-  // Where there is no NVRTC the plugin is packed without.
+  // Without an NVRTC, the plugin is packed without an image.
   bool has_image() const {
     const int file = open(WAYS_PLUGIN, O_RDONLY | O_CLOEXEC);
     const opdock::FileFacts facts = opdock::read_file_facts(file, fs::file_size(WAYS_PLUGIN),
@@ -83,7 +84,7 @@ class TunedPlugin : public testing::Test {
     return std::any_of(facts.images.begin(), facts.images.end(),
                        [](const opdock::DeviceImage& image) { return image.arch == "sm_90"; });
   }
-  // The launches' numbers of blocks.
+  // Returns the number of blocks of each launch.
   std::vector<int> blocks() const {
     std::vector<int> found;
     for (const json& launch : soft_child::recorded(record(), "launch"))
@@ -100,7 +101,7 @@ class TunedPlugin : public testing::Test {
     opdock_free(text);
     return found;
   }
-  // What the op asked on the device, as the request to store `choice` for it.
+  // Returns what the op asked on the device, as the request to store `choice` for it.
   json request(opdock_device device, int choice) {
     tuning("measure");
     call(device);

@@ -1,4 +1,4 @@
-// Measured choices as entries of the cache: kept, replaced, listed, forgotten, damaged.
+// Tests measured choices as cache entries: kept, replaced, listed, forgotten, damaged.
 // SPDX-License-Identifier: Apache-2.0
 #include "tune/stored.h"
 
@@ -32,7 +32,7 @@ class Stored : public ::testing::Test {
     return choices_of(now);
   }
   std::string text() const { return opdock::testing::text(reasons_); }
-  // The one entry file.
+  // Returns the path of the only entry file.
   std::string file() const {
     const std::vector<cache::Variant> all = cache::list_variants(layout());
     EXPECT_EQ(all.size(), 1u);
@@ -80,7 +80,7 @@ TEST_F(Stored, IsReplacedQuestionByQuestion) {
   EXPECT_EQ(read(), (TunedChoices{{3, 1}, {4, 0}, {5, 3}}));
   EXPECT_EQ(store({result(3, -1), result(9, -1)}), (TunedChoices{{4, 0}, {5, 3}}));
   EXPECT_EQ(read(), (TunedChoices{{4, 0}, {5, 3}}));
-  file();  // there is one
+  file();  // checks that there is exactly one entry
   store({result(4, -1), result(5, -1)});
   EXPECT_TRUE(cache::list_variants(layout()).empty()) << "nothing is left to keep";
   EXPECT_EQ(text(), "");
@@ -213,7 +213,7 @@ TEST_F(Stored, IsNothingWithoutACache) {
 
 TEST_F(Stored, SaysWhyItCannotBeWritten) {
   store({result(3, 1)});
-  // A folder stands where the entry is to go.
+  // A folder stands in the place of the entry.
   const std::string path = file();
   std::filesystem::remove(path);
   opdock::testing::make_folder(path);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of ways that leave a choice, and some that do not."""
+"""Benchmarks calls of `ways` that leave a choice of variant, and some that do not."""
 
 import torch
 
