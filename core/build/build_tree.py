@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lays the build tree out as an installation: share/opdock, bin and libexec/opdock, by links.
+"""Lays out the build tree as an installation, by links: share/opdock, bin and libexec/opdock.
 
     build_tree.py SOURCE_ROOT BUILD_ROOT
 
-Prints the folders of plugins/ that have a plugin.toml, one a line, each with the names of its files
-that are no part of its source (tests and what Python leaves) behind it, separated by tabs.
+Prints the folders of plugins/ that have a plugin.toml, one per line. After each folder's name come
+the names of its files that are not part of its source (tests and Python's leftovers), separated by
+tabs.
 """
 
 import os
 import sys
 from pathlib import Path
 
-# Programs by the folder of an installation that has them, with their place in the build tree.
+# Maps the path of a program in an installation to its path in the build tree.
 PROGRAMS = {
     "bin/opdock": "core/cli/opdock",
     "bin/opdock-pack": "core/pack/opdock-pack",
@@ -25,7 +26,7 @@ PROGRAMS = {
 
 
 def link(path, target):
-    """Makes `path` a relative link to `target`, whatever it was."""
+    """Makes `path` a relative link to `target`, replacing whatever is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = os.path.relpath(target, path.parent)
     if path.is_symlink() and os.readlink(path) == text:

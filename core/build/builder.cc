@@ -32,8 +32,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostAttempts = 3;  // while the source or the compilers change under us
-// Of others, for reasons that may pass, while this one waits: then it fails as they did.
+constexpr int kMostAttempts = 3;  // while the source or the compilers change during the build
+// This many failures of other processes, for reasons that may pass, are waited through; then this
+// process fails as they did.
 constexpr int kMostFailures = 2;
 
 class Builder {
@@ -60,7 +61,8 @@ class Builder {
   BuildResult run_attempts() {
     std::vector<Reason> missing;
     tools_ = find_build_tools(languages_, &missing);
-    // Without tools it is not known which compiler would have made it: a result by any will do.
+    // Without tools nobody knows which compiler would build the plugin, so a result of any compiler
+    // will do.
     if (!missing.empty()) {
       BuildResult found = take_first(cache_->find(request_, nullptr, reasons_));
       if (!found.entry) reasons_->insert(reasons_->end(), missing.begin(), missing.end());
@@ -100,7 +102,8 @@ class Builder {
       reasons_->push_back(make_reason(Code::kBuildNoCache, "no cache", "a folder to build in"));
       return false;
     }
-    // The tools get it as their input, and open it themselves: each would fail in words of its own.
+    // The tools get /dev/null as their input and open it themselves; without it, each would fail
+    // with a message of its own.
     const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
     struct stat status{};
     if (!null || fstat(null.get(), &status) != 0 || !S_ISCHR(status.st_mode)) {
@@ -130,7 +133,7 @@ class Builder {
     return take(entries.empty() ? nullptr : entries.front());
   }
 
-  // What these very compilers made, or why they could not.
+  // Returns what exactly these compilers have built, or the remembered reason why they could not.
   std::optional<BuildResult> find_made() {
     for (const std::shared_ptr<CacheEntry>& entry : cache_->find(request_, &maker_, reasons_)) {
       if (entry->maker().id == maker_.id) return take(entry);
@@ -167,8 +170,8 @@ class Builder {
     return result;
   }
 
-  // Others have tried while this one waited, one after the other. A machine that has no memory for
-  // a compiler is not helped by as many attempts as there are processes.
+  // Fails because other processes have tried and failed, one after another, while this one waited.
+  // On a machine that has no memory for a compiler it does not help if every process tries.
   BuildResult give_up() {
     BuildResult result;
     reasons_->push_back(make_reason(Code::kBuildWaited,
@@ -199,7 +202,7 @@ class Builder {
         run_steps({manifest_, options_, tools_, languages_, folders, limit_.deadline(), progress_},
                   &log_, &why);
     const bool stopped = has_code(why, Code::kCancelled);
-    // Whatever came out of a toolkit that was replaced meanwhile counts for nothing.
+    // The outcome counts for nothing if the compilers were replaced during the build.
     if (!stopped && !has_code(why, Code::kBuildTimeout) && has_other_compilers()) return {};
     if (built) {
       const fs::path made = fs::path(folders.build) / "plugins" / (manifest_.name + ".so");
@@ -212,7 +215,8 @@ class Builder {
     return fail(std::move(why), stopped);
   }
 
-  // The copy is what is built, so it is what the key must be of.
+  // Copies the sources and checks that the copy matches the request, because the copy is what is
+  // built and what the key must describe.
   bool copy(const ProjectFolders& folders) {
     if (progress_ != nullptr) progress_->step("building " + manifest_.name + ": configuring", 0);
     const std::string source = manifest_.folder().string();
@@ -257,7 +261,7 @@ class Builder {
     BuildResult result = take(cache_->publish_folder(request_, maker_, folder, files, reasons_));
     result.built = result.entry != nullptr;
     result.warnings = warnings_;
-    // By now the sources are old enough for their digests to be remembered, for the next process.
+    // By now the sources are old enough for their digests to be remembered for the next process.
     if (result.built) build_request(manifest_, options_, cache_);
     return result;
   }
@@ -279,13 +283,13 @@ class Builder {
   std::vector<Reason>* reasons_;
   const Languages languages_;
   TimeLimit limit_;
-  std::optional<Trust> trust_;  // absent: the folder was vouched for
+  std::optional<Trust> trust_;  // absent: the caller vouched for the folder
   BuildTools tools_;
   CacheRequest request_;
   CacheMaker maker_;
   std::string log_, stand_in_;
   std::vector<Reason> warnings_;
-  std::optional<Reason> changed_;  // what changed under us: begin again
+  std::optional<Reason> changed_;  // the change during the attempt, which is then repeated
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a build is asked for: the fields of its cache key.
+// Makes the request for a build: the fields of its cache key.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/utsname.h>
 
@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `compute` gives for a folder (nothing where it fails), or gave when everything that it read
-// looked as it does now. cache: NULL: it is computed.
+// Returns what `compute` returns for a folder (nullopt if it fails), or what it returned earlier if
+// everything that it read looks unchanged. cache: NULL: the value is always computed.
 template <typename Compute>
 std::optional<std::string> remembered(const std::string& what, const std::string& folder,
                                       Cache* cache, const Compute& compute) {
@@ -40,7 +40,7 @@ std::optional<std::string> remembered(const std::string& what, const std::string
   return value;
 }
 
-// Names and contents of all files below `folder`.
+// Returns a digest of the names and contents of all files below `folder`.
 std::string digest_of_folder(const std::string& folder, Cache* cache) {
   const auto compute = [&](Stamps* stamps) -> std::optional<std::string> {
     FieldHasher hasher;
@@ -65,7 +65,7 @@ std::string digest_of_folder(const std::string& folder, Cache* cache) {
   return *remembered("contents", folder, cache, compute);
 }
 
-// list_sources(), as name, digest, name, digest, …
+// Returns list_sources() as name, digest, name, digest, …
 std::optional<std::vector<std::string>> source_fields(const Manifest& manifest, Cache* cache,
                                                       Progress* progress,
                                                       std::vector<Reason>* reasons) {
@@ -81,7 +81,7 @@ std::optional<std::vector<std::string>> source_fields(const Manifest& manifest, 
   };
   const std::optional<std::string> packed =
       remembered("sources", manifest.folder().string(), cache, compute);
-  // Whole: it was just packed, or kept with its digest.
+  // Unpacking cannot fail: the text was just packed, or kept with its digest.
   return packed ? unpack_texts(*packed) : std::nullopt;
 }
 
@@ -90,12 +90,13 @@ struct OwnDigests {
 };
 
 struct KnownDigests {
-  Turn turn;  // of what follows
+  Turn turn;  // guards the members below
   std::optional<OwnDigests> digests;
 };
 KnownDigests& known_digests = *new KnownDigests;
 
-// Read once: what is installed does not change under a running process.
+// Returns the digests of Opdock's own files. They are read once, because installed files do not
+// change while a process runs.
 OwnDigests own_digests(Cache* cache) {
   const Taken turn(&known_digests.turn);
   if (!known_digests.digests) {
@@ -141,7 +142,8 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
   add("plugin", manifest.name);
   for (size_t i = 0; i + 1 < sources->size(); i += 2)
     add("source " + (*sources)[i], (*sources)[i + 1]);
-  // They are in plugin.toml, which counts already; here so that messages can name what changed.
+  // These fields repeat parts of plugin.toml, which is in the key already, so that messages can
+  // name what changed.
   const BuildNeeds& needs = manifest.build;
   add_list("include folders", needs.include);
   add_list("defines", needs.defines);

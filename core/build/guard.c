@@ -1,10 +1,10 @@
-/* opdock-guard PARENT COMMAND ARGUMENT…: runs the command, and sees to it that none of its
+/* opdock-guard PARENT COMMAND ARGUMENT…: runs the command and ensures that none of its
  * descendants outlives the command, this program, or the process PARENT that started it.
  *
  * A compiler's process tree cannot be killed by its process group, since ninja gives each of its
  * children a group of its own. This program adopts orphans (PR_SET_CHILD_SUBREAPER) and kills its
- * children, and those that it thereby inherits, until there are none. How the command ended goes to
- * file descriptor 3 as "exit N", "signal N" or "start ERRNO".
+ * children, and those that it thereby inherits, until there are none. It reports how the command
+ * ended on file descriptor 3, as "exit N", "signal N" or "start ERRNO".
  * SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -37,7 +37,7 @@ static pid_t parent_of(const char* pid) {
   close(fd);
   if (size <= 0) return 0;
   text[size] = 0;
-  /* "PID (NAME) STATE PPID": a name may hold anything, its end is the last parenthesis. */
+  /* "PID (NAME) STATE PPID": a name may contain anything, so it ends at the last parenthesis. */
   const char* end = strrchr(text, ')');
   return end != NULL && strlen(end) > 4 ? (pid_t)atoi(end + 4) : 0;
 }
@@ -52,7 +52,8 @@ static void kill_children(void) {
   closedir(folder);
 }
 
-/* Children of a process that dies become this process's: until none is left. */
+/* Loops until no child is left, because the children of a process that dies become children of this
+ * process. */
 static void kill_descendants(void) {
   for (;;) {
     while (waitpid(-1, NULL, WNOHANG) > 0) {
@@ -77,10 +78,10 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &waited, &before);
   fcntl(kReport, F_SETFD, FD_CLOEXEC);
 #ifdef SYS_close_range
-  syscall(SYS_close_range, kReport + 1, ~0U, 0); /* what the host left open */
+  syscall(SYS_close_range, kReport + 1, ~0U, 0); /* descriptors that the host left open */
 #endif
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  /* The parent may have died before the line above. */
+  /* The parent may have died before the prctl() above. */
   if (getppid() != (pid_t)atoi(argv[1])) return 125;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 
@@ -92,7 +93,7 @@ int main(int argc, char** argv) {
   const pid_t self = getpid();
   const pid_t command = fork();
   if (command == 0) {
-    /* Should this program be killed: ninja ends its children when it is asked to stop. */
+    /* If this program is killed, the command gets SIGTERM: ninja then ends its own children. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != self) _exit(125);
     sigprocmask(SIG_SETMASK, &before, NULL);

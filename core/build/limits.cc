@@ -12,14 +12,15 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kUsualStack = 8ull << 20;  // what compilers are written for
-// Less than that left: what failed to write has removed its half-written files already.
+constexpr uint64_t kUsualStack = 8ull << 20;  // the stack size that compilers are written for
+// A disk with less than this left counts as full: the program that failed to write has already
+// removed its half-written files.
 constexpr uint64_t kFewBytes = 256 << 10, kFewFiles = 32;
 
-// Marks that a log has whatever the limit is.
+// A text that a log contains when a limit was hit, whatever the limit's value is.
 struct Mark {
   std::string_view text, wanted, advice;
-  int signal = 0;  // that says the same; 0: none
+  int signal = 0;  // a signal that means the same; 0: none
 };
 constexpr Mark kMarks[] = {
     {"Too many open files", "leave to open more files",
@@ -82,7 +83,7 @@ std::optional<Reason> full_disk(const std::string& folder, const std::string& er
   struct statvfs disk{};
   if (statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
   const uint64_t bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
-  // Some file systems count no files.
+  // Some file systems do not count files: f_files is 0.
   const bool has_files = disk.f_files == 0 || disk.f_favail >= kFewFiles;
   if (bytes >= kFewBytes && has_files) return std::nullopt;
   return make_reason(Code::kBuildDiskFull, error,

@@ -1,4 +1,4 @@
-// What the steps of a build print: all of it up to a limit, then only the last of it.
+// Keeps what the steps of a build print: everything up to a limit, then only the end.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace opdock {
 
-// A compiler that prints without end fills neither memory nor disk: at most about 1 MB is kept.
+// Keeps at most about 1 MB, so that a compiler that prints without end fills neither memory nor
+// disk.
 class BuildLog {
  public:
   void add(std::string_view piece) {

@@ -8,7 +8,8 @@
 namespace opdock {
 namespace {
 
-// The text between the first `open` behind `at` and the next `close`.
+// Returns the text between the first `open` after `at` and the next `close`; empty if there is
+// none.
 std::string between(std::string_view text, size_t at, std::string_view open,
                     std::string_view close) {
   const size_t begin = text.find(open, at);
@@ -75,7 +76,7 @@ std::string package_of_header(std::string_view header) {
   for (const Row& row : kRows) {
     if (header.starts_with(row.begin)) return std::string(row.advice);
   }
-  // The C and C++ libraries themselves: <cstdint>, <stdio.h>.
+  // Headers of the C and C++ standard libraries, such as <cstdint> and <stdio.h>.
   if (header.find('/') == header.npos && (header.find('.') == header.npos || header == "stdio.h" ||
                                           header == "stdlib.h" || header == "stdint.h")) {
     return "install the compiler's standard library (Debian: apt install g++ libc6-dev)";
@@ -98,7 +99,7 @@ std::string left_out(const std::string& plugin_folder, const std::string& copied
     const size_t end = std::min(error.find_first_of(kEnds, at), error.size());
     std::string name = error.substr(at, end - at);
     at = end;
-    while (name.ends_with('.')) name.pop_back();  // of a sentence
+    while (name.ends_with('.')) name.pop_back();  // the period that ends a sentence
     if (name.starts_with(plugin_folder + "/")) name.erase(0, plugin_folder.size() + 1);
     const bool is_name =
         name.find_first_of("./") != name.npos && !name.starts_with('/') && !name.starts_with("../");

@@ -1,4 +1,4 @@
-// What a build missed: headers of other packages, and files of the plugin's own.
+// Finds what a build lacked: headers of other packages, and files of the plugin itself.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,17 @@ namespace opdock {
 
 std::vector<std::string_view> lines_of(std::string_view text);
 
-// The header of "fatal error: X: No such file", "'X' file not found", 'cannot open source file
-// "X"'; empty: the log has none.
+// Returns the header X that the log reports by "fatal error: X: No such file", "'X' file not found"
+// or 'cannot open source file "X"'; empty if it reports none.
 std::string missing_header(std::string_view log);
-// What to install for a header; empty: not known.
+// Returns what to install for a header; empty if unknown.
 std::string package_of_header(std::string_view header);
-// Where packages put headers; a compiler's own folders are not looked into.
+// Returns whether the header is in a folder where packages put headers; a compiler's own folders
+// are not searched.
 bool is_installed_header(std::string_view header);
 
-// A file of the plugin's folder that the error names and that was not copied, as nothing names it
-// (build/sources.h); empty: none.
+// Returns a file of the plugin's folder that the error mentions and that was not copied because no
+// rule or source names it (build/sources.h); empty if there is none.
 std::string left_out(const std::string& plugin_folder, const std::string& copied_folder,
                      const std::string& error);
 

@@ -7,8 +7,8 @@ namespace opdock {
 
 std::vector<std::string> texts_of(std::string_view meson_line) {
   std::vector<std::string> texts;
-  std::string joined;       // this text, behind those that it is joined to
-  std::string_view before;  // what is between the last text and this one
+  std::string joined;       // this text, after those that '/' joins it to
+  std::string_view before;  // what lies between the previous text and this one
   for (size_t at = 0; at < meson_line.size();) {
     if (meson_line[at] == '#') break;
     if (meson_line[at] != '\'') {

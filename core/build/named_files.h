@@ -1,4 +1,5 @@
-// The files that a source names: in its #include lines, or, of a meson.build, in its texts.
+// Finds the files that a source names: the string literals of a meson.build, and a cutter into
+// lines for finding #include lines (jit/includes.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,17 +10,18 @@
 
 namespace opdock {
 
-// Every text in a line of a meson.build; of texts that are joined by '/' each beginning of the
-// whole: 'src' / 'a.cc' gives "src" and "src/a.cc". What a program computes is not found.
+// Returns every string literal in a line of a meson.build. For literals that are joined by '/' it
+// returns each beginning of the whole: 'src' / 'a.cc' gives "src" and "src/a.cc". Names that the
+// build computes are not found.
 std::vector<std::string> texts_of(std::string_view meson_line);
 
-// Cuts what is read piece by piece into lines. One of more than 64 KiB, as data has, is passed
-// over.
+// Cuts text that arrives in pieces into lines. Lines of more than 64 KiB, as data files have, are
+// skipped.
 class LineCutter {
  public:
   explicit LineCutter(std::function<void(std::string_view)> line) : line_(std::move(line)) {}
   void add(std::string_view piece);
-  void finish();  // the last line may have no end
+  void finish();  // passes on a last line without a newline
 
  private:
   static constexpr size_t kLongest = 64 << 10;

@@ -6,7 +6,7 @@
 namespace opdock {
 namespace {
 
-// As GNU's linkers and LLVM's say it.
+// Returns whether GNU's or LLVM's linker reports in `log` that `symbol` is undefined.
 bool is_undefined(std::string_view log, const std::string& symbol) {
   for (const char* begin :
        {"undefined reference to `", "undefined reference to '", "undefined symbol: "}) {

@@ -20,7 +20,7 @@ namespace opdock {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kPollMilliseconds = 40;  // cancelled() is asked this often
+constexpr int kPollMilliseconds = 40;  // how often cancelled() is called
 
 bool make_pipe(Fd* read_end, Fd* write_end) {
   int ends[2];
@@ -31,7 +31,7 @@ bool make_pipe(Fd* read_end, Fd* write_end) {
   return true;
 }
 
-// Everything that can be read now. False at the end of the file.
+// Passes what can be read now to `take`, at most one buffer. Returns false at the end of the file.
 template <typename F>
 bool drain(int fd, F&& take) {
   char buffer[16384];
@@ -39,7 +39,8 @@ bool drain(int fd, F&& take) {
     const ssize_t count = read(fd, buffer, sizeof buffer);
     if (count > 0) {
       take(std::string_view(buffer, static_cast<size_t>(count)));
-      // A program that prints without end must not keep us from asking for cancellation.
+      // Reads only once, because a program that prints without end must not delay the check for
+      // cancellation.
       return true;
     }
     if (count == 0) return false;
@@ -47,8 +48,8 @@ bool drain(int fd, F&& take) {
   }
 }
 
-// What the guard wrote last. If it was killed before it could write, that counts as the program's
-// end.
+// Parses the guard's report. A guard that was killed before it could write one counts as a program
+// that was killed.
 ProcessEnd read_report(const std::string& text) {
   ProcessEnd end;
   char word[16] = {};
@@ -89,7 +90,8 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   Fd output, output_write, report, report_write;
   Child child;
   {
-    const NoFork whole;  // a forked child would keep open what shows the end by being closed
+    // The pipes show the end by being closed, and a forked child would keep them open.
+    const NoFork whole;
     if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
       end.number = errno;
       return end;
@@ -118,7 +120,7 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
     if (waiting[0].revents != 0) {
       has_report = drain(report.get(), [&](std::string_view piece) { reported.append(piece); });
     }
-    // A hook has forked and come back, here in the child: the guard is the parent's.
+    // A hook has forked, and this is the child: the guard belongs to the parent.
     if (forks() != began) return {ProcessEnd::kCancelled, 0};
     if (!has_report) break;
     if (!stopping) {
@@ -129,12 +131,12 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
       kill_at = Clock::now() + std::chrono::seconds(5);
       child.signal(SIGTERM);
     } else if (Clock::now() >= kill_at) {
-      child.signal(SIGKILL);  // a guard that does not answer: the group is all that can be had
+      child.signal(SIGKILL);  // the guard does not answer; only its group is still reachable
       child.signal_group(SIGKILL);
       break;
     }
   }
-  // The group goes with the guard, should that have been killed before its children.
+  // Kills the group too, in case the guard was killed before its children.
   child.await_end();
   child.signal_group(SIGKILL);
   child.reap();

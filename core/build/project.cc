@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A string of Meson's. A machine file knows no escapes: a quote cannot be written, so nothing whose
-// name the user chooses freely, such as the cache's folder, may stand in one.
+// Returns a Meson string. A machine file has no escapes, so a quote cannot be written: nothing
+// whose name the user chooses freely, such as the cache's folder, may be in such a string.
 std::string quoted(const std::string& text) {
   return "'" + text + "'";
 }
@@ -38,8 +38,9 @@ bool write_text(const std::string& path, const std::string& text, std::vector<Re
   return error == 0;
 }
 
-// The files of the wrapper project. The standard library's copy takes every failure to write for an
-// error of the device. Links are followed: the build tree has them instead of files. errno.
+// Copies the files of the wrapper project, following links, because the build tree has links in
+// place of files. Returns 0 or errno, unlike the standard library's copy, which reports every
+// failure to write as a device error.
 int copy_tree(const std::string& from, const std::string& to) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(from, error), end; !error && at != end;
@@ -54,7 +55,7 @@ int copy_tree(const std::string& from, const std::string& to) {
   return error.value();
 }
 
-// What a plugin without a meson.build of its own means: its sources by their names' endings.
+// Returns the meson.build for a plugin that has none: its sources by the endings of their names.
 std::string default_fragment(const Manifest& manifest) {
   std::vector<std::string> host, cuda, hip;
   for (const std::string& source : manifest.sources) {
@@ -71,8 +72,8 @@ std::string default_fragment(const Manifest& manifest) {
   return text + "}]\n";
 }
 
-// The interpreter itself has what a module of Python calls: no library to link that would define
-// it.
+// Returns whether the plugin is a Python module. The interpreter itself defines what such a module
+// calls, so there is no library to link that would define it.
 bool is_for_python(const Manifest& manifest) {
   return std::any_of(manifest.libraries.begin(), manifest.libraries.end(),
                      [](const LibraryClaim& claim) { return claim.library == "python"; });
@@ -86,9 +87,9 @@ std::string native_file(const Manifest& manifest, const BuildOptions& options,
        << "cpp = " << quoted_list(tools.cpp) << "\n";
   if (!tools.nvcc.empty()) text << "nvcc = " << quoted(tools.nvcc) << "\n";
   if (!tools.hipcc.empty()) text << "hipcc = " << quoted(tools.hipcc) << "\n";
-  // What Meson would find out by compiling, linking and running programs is known, or shows when
-  // the plugin is compiled. Assertions are on by -UNDEBUG, with what Meson would add to them once
-  // it knew which C++ library it is.
+  // The facts that Meson would find out by compiling, linking and running programs are known
+  // already, or show when the plugin is compiled. -UNDEBUG turns assertions on; the other two
+  // defines are what Meson would add to them once it knew which C++ library is used.
   text << "[properties]\n"
        << "skip_sanity_check = true\n"
        << "[built-in options]\n"
@@ -104,7 +105,7 @@ std::string native_file(const Manifest& manifest, const BuildOptions& options,
        << "libdir = 'lib'\n"  // else Meson asks the distribution for it
        << "[project options]\n"
        << "opdock-pack = " << quoted(tools.pack) << "\n"
-       << "include-dir = '../include'\n"  // as compilers see it, which run in the build folder
+       << "include-dir = '../include'\n"  // relative to the build folder, where the compilers run
        << "device-dir = '../device'\n"
        << "nvrtc-search = " << quoted_list(tools.nvrtc_folders) << "\n"
        << "folders = ['plugin']\n"
@@ -116,7 +117,8 @@ std::string native_file(const Manifest& manifest, const BuildOptions& options,
   return text.str();
 }
 
-// The number in a file such as "/sys/fs/cgroup/memory.max"; `otherwise` if there is none.
+// Returns the number in a file such as "/sys/fs/cgroup/memory.max", or `otherwise` if there is
+// none.
 double number_in(const std::string& path, double otherwise) {
   std::ifstream file(path);
   double number = 0;
@@ -162,7 +164,7 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
   const std::string& rules = installed().plugin_build;
   int error = copy_tree(rules, folders.project);
   if (error == 0) error = make_folders(folders.temporary);
-  // Relative names for the headers: no path of this machine in what is made.
+  // The headers get relative names, so that the result contains no path of this machine.
   const std::string include = folders.all + "/include", device = folders.all + "/device";
   if (error == 0 && symlink(installed().include.c_str(), include.c_str()) != 0) error = errno;
   if (error == 0 && symlink(installed().device.c_str(), device.c_str()) != 0) error = errno;
@@ -178,7 +180,7 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
   return write_text(folders.native, native_file(manifest, options, tools), reasons);
 }
 
-// Relative to the build's folder: Meson expands "$NAME" and "~" in these.
+// Paths are relative to the build's folder, because Meson expands "$NAME" and "~" in them.
 std::vector<std::string> setup_command(const BuildTools& tools) {
   return {tools.meson, "setup", "--native-file", "native.ini", "build", "project"};
 }
@@ -188,7 +190,8 @@ std::vector<std::string> compile_command(const BuildTools& tools, int jobs) {
 }
 
 int default_jobs(const Languages& languages) {
-  // What cc1plus takes for a file with many templates; nvcc runs several such programs.
+  // The memory in bytes that cc1plus takes for a file with many templates; nvcc runs several such
+  // programs.
   const double each = languages.cuda || languages.hip ? 2e9 : 1e9;
   const double memory = free_memory();
   const int room = memory <= 0 ? 1 : std::max(1, static_cast<int>(memory / each));

@@ -1,4 +1,4 @@
-// Whether what a build made is the plugin that was asked for.
+// Checks that a build's result is the plugin that was requested.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace opdock {
 
-// Reads the file as any other plugin is read, without running it. NULL: it is an ELF object of this
-// machine with the note of that plugin, packed for this Opdock's ABI.
+// Reads the file as any other plugin is read, without running it. Returns nullopt if it is an ELF
+// object for this machine with the note of that plugin, packed for this Opdock's ABI.
 std::optional<Reason> check_result(const std::string& path, const Manifest& manifest);
 
 }  // namespace opdock

@@ -32,7 +32,8 @@ std::string folder_of(const std::string& name) {
   return fs::path(name).parent_path().generic_string();
 }
 
-// "deep/er.h" for "./er.h" named in "deep"; empty for what is absolute or lies outside.
+// Returns the name relative to the plugin's folder: "deep/er.h" for "./er.h" named in "deep"; empty
+// for a name that is absolute or lies outside.
 std::string inner_name(const std::string& folder, const std::string& name) {
   if (name.empty() || name.front() == '/' || name.find('\0') != name.npos) return {};
   std::string inner = (fs::path(folder) / name).lexically_normal().generic_string();
@@ -48,7 +49,7 @@ class SourceWalk {
         progress_(progress),
         reasons_(reasons),
         stamps_(stamps) {
-    // Rules first: they name the folders that headers are looked for in.
+    // The build rules come first, because they name the folders to search for headers.
     take(kRules);
     take(manifest.path.filename().string());
     for (const std::string& name : manifest.sources) take(inner_name("", name));
@@ -71,7 +72,8 @@ class SourceWalk {
   }
 
  private:
-  // Notes the file or folder, if there is one, and looks into it later. Whether it is a file.
+  // Records the file or folder, if there is one, and queues a file for reading. Returns whether it
+  // is a file.
   bool take(const std::string& name) {
     if (name.empty()) return false;
     struct stat status{};
@@ -80,7 +82,7 @@ class SourceWalk {
       miss(name);
       return false;
     }
-    // A link that leads nowhere is a file that cannot be read.
+    // A dangling link counts as a file that cannot be read.
     const bool is_there = stat(path.c_str(), &status) == 0;
     if (is_there && S_ISDIR(status.st_mode)) {
       if (stamps_ != nullptr && noted_.insert(name + "/").second) stamps_->add_kind(name);
@@ -91,7 +93,8 @@ class SourceWalk {
     return true;
   }
 
-  // Would it come to be there, it would count: that shows in the nearest folder above it.
+  // Records a missing name: a file that appears there later would count, and changes the stamp of
+  // the nearest existing folder above it.
   void miss(const std::string& name) {
     if (stamps_ == nullptr) return;
     std::string above = folder_of(name);
@@ -101,7 +104,8 @@ class SourceWalk {
     if (noted_.insert(above).second) stamps_->add(above);
   }
 
-  // All of what lies there, whatever includes it: a compiler looks there.
+  // Takes everything in the include folders, whether or not anything includes it, because a
+  // compiler searches them.
   void take_includes(const Manifest& manifest) {
     for (const std::string& name :
          files_of_includes(manifest.build, manifest.folder(), kMostSourceFiles + 1)) {
@@ -123,7 +127,7 @@ class SourceWalk {
   }
 
   void take_include(const Include& include, const std::string& from) {
-    if (include.computed) return;  // the compiler will miss it, unless plugin.toml names it
+    if (include.computed) return;  // the compiler will not find it unless plugin.toml names it
     if (include.quoted && take(inner_name(from, include.name))) return;
     for (const std::string& folder : folders_) take(inner_name(folder, include.name));
   }
@@ -136,7 +140,7 @@ class SourceWalk {
           fmt::format("more than {} files that {} is built from", kMostSourceFiles, folder_),
           "fewer");
     }
-    // O_NONBLOCK: a FIFO among the files must not stop us.
+    // O_NONBLOCK: a FIFO among the files must not block the open.
     const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
     const bool is_file = file && fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
@@ -149,7 +153,7 @@ class SourceWalk {
       }
     });
     std::string digest;
-    // Its size is checked before it is read, and again while it is, as a file may grow.
+    // The size is checked before and during reading, because a file may grow.
     if (is_file && (!has_room(name, static_cast<uint64_t>(status.st_size)) ||
                     !hash(file.get(), name, &lines, &digest))) {
       return false;
@@ -163,7 +167,8 @@ class SourceWalk {
     return true;
   }
 
-  // False: not to go on. *digest stays empty if it cannot be read.
+  // Hashes the file and passes its text to `lines`. Returns false if the walk must stop; *digest
+  // stays empty if the file cannot be read.
   bool hash(int fd, const std::string& name, LineCutter* lines, std::string* digest) {
     Sha256 hasher;
     std::vector<uint8_t> buffer(1 << 16);
@@ -194,7 +199,7 @@ class SourceWalk {
     return false;
   }
 
-  // A hook may take its time (an interpreter's lock): it is not asked more often than it must be.
+  // Calls the hook at most every 20 ms, because it may be slow (an interpreter's lock).
   bool is_cancelled() {
     const auto now = std::chrono::steady_clock::now();
     if (progress_ == nullptr || now < next_question_) return false;
@@ -211,10 +216,10 @@ class SourceWalk {
   Stamps* const stamps_;
   std::chrono::steady_clock::time_point next_question_ =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
-  std::map<std::string, std::string> digests_;  // by name
+  std::map<std::string, std::string> digests_;  // digests of files, keyed by name
   std::deque<std::string> rules_, others_;      // to be read: meson.build files, and the rest
-  std::vector<std::string> folders_ = {""};     // that headers are looked for in
-  std::set<std::string> noted_;                 // in the stamps
+  std::vector<std::string> folders_ = {""};     // searched for headers
+  std::set<std::string> noted_;                 // names that the stamps have already
   uint64_t bytes_ = 0;
 };
 

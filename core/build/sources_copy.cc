@@ -1,4 +1,4 @@
-// Copies of a source plugin's files.
+// Copies the files of a source plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ Reason uncopied(const std::string& target, int error) {
   return cannot_write(target, error, Code::kBuildSource, "a copy of the plugin's source");
 }
 
-// path: of `from`, for messages.
+// Copies an open file. path: the name of `from`, for messages.
 bool copy_open_file(int from, const std::string& path, const std::string& target,
                     Progress* progress, std::vector<Reason>* reasons) {
   Fd to(open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
@@ -62,8 +62,8 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
       reasons->push_back(uncopied(copys_folder, error));
       return false;
     }
-    if (file.name.ends_with('/')) continue;  // a folder that need only be there
-    // O_NONBLOCK: a FIFO among the files must not stop us.
+    if (file.name.ends_with('/')) continue;  // a folder, which only needs to exist
+    // O_NONBLOCK: a FIFO among the files must not block the open.
     const Fd from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
     if (!from || fstat(from.get(), &status) != 0) {

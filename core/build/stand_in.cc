@@ -24,9 +24,9 @@ using nlohmann::json;
 using Paths = std::set<std::string>;
 
 struct StandIn {
-  size_t gpus = 0;  // how many architectures got PTX, counted for each compiler
+  size_t gpus = 0;  // number of architectures that got PTX, counted once for each compiler
   std::string by;   // the compilers that did not know them
-  Paths paths;      // their files
+  Paths paths;      // files of these compilers
   std::set<std::string> ids;
 };
 
@@ -68,7 +68,7 @@ std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
   const std::optional<std::string> text = read_file(entry.folder() + "/" + kStandInFile);
   if (!text) return std::nullopt;
   const json data = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  // Its digest was right: who wrote it was another version of Opdock. What it made is used.
+  // The entry's digest was right, so another version of Opdock wrote this file. Its build is used.
   if (!data.is_object()) return std::nullopt;
   StandIn out;
   try {
@@ -84,7 +84,8 @@ std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
   return out;
 }
 
-// The compilers' files that a build would find now. *tested gets the folders that counted.
+// Returns the compilers' files that a build would find now. *tested gets the paths whose existence
+// decided that.
 Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nvrtc_folders,
                      const Languages& languages, std::vector<std::string>* tested) {
   Paths paths;
@@ -100,8 +101,9 @@ Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nv
   return paths;
 }
 
-// The compilers here beside those that an entry was made by, and the memo that there is nothing new
-// among them. It holds while the surroundings, what was looked at, and the files are as they were.
+// Compares the compilers here with those that made an entry, and keeps a memo if there is none that
+// is new and of use. The memo holds while the surroundings, the places that were searched, and the
+// files stay as they were.
 class CompilerComparison {
  public:
   CompilerComparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
@@ -117,7 +119,7 @@ class CompilerComparison {
     return memo && Stamps::open("/", *memo) == value_;
   }
 
-  // False: there is no compiler at all, or none but those of `then`.
+  // Searches for compilers. Returns false if there is none at all, or none but those of `then`.
   bool look(const StandIn& then) {
     std::vector<std::string> tested;
     paths_ = compilers_here(nvcc_, compiler_folders(), languages_, &tested);
@@ -131,14 +133,14 @@ class CompilerComparison {
     return !paths_.empty() && ids_of(paths_) != then.ids;
   }
 
-  // After look().
+  // Writes the memo. To be called after look().
   void settle() {
     if (const std::optional<std::string> memo = stamps_.seal(value_))
       cache_->remember(name_, *memo);
   }
 
  private:
-  // What of this process decides where compilers are looked for.
+  // Returns everything in this process that decides where compilers are searched.
   std::string surroundings() const {
     std::vector<std::string> texts = compiler_folders();
     texts.push_back(nvcc_);
@@ -150,7 +152,7 @@ class CompilerComparison {
     return pack_texts(texts);
   }
 
-  // The path, or the folder that changes if it comes to be there.
+  // Returns the path if it exists, else the folder whose stamp changes when it appears.
   static std::string nearest(std::string path) {
     std::error_code error;
     while (path.size() > 1 && !fs::exists(path, error))
@@ -161,7 +163,7 @@ class CompilerComparison {
   Cache* cache_;
   const Languages languages_;
   const std::string nvcc_, name_, value_;
-  Stamps stamps_{"/"};  // begun before anything is looked at
+  Stamps stamps_{"/"};  // started before anything is read
   Paths paths_;
 };
 
@@ -176,7 +178,8 @@ std::string stand_in_text(const BuildTools& tools, const Languages& languages,
   const size_t gpus = count_ptx(warnings);
   if (gpus == 0) return {};
   Paths paths = compilers_here(tools.nvcc, tools.nvrtc_folders, languages, nullptr);
-  // Where nvcc is a script that calls the real one, a new toolkit leaves it as it is.
+  // If nvcc is a script that calls the real nvcc, a new toolkit leaves the script unchanged, so the
+  // real one's parts are recorded too.
   for (const std::string& part : nvcc_parts(facts.nvcc.toolkit + "/bin/nvcc"))
     add_real(part, &paths);
   json files = json::array();

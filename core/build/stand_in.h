@@ -1,6 +1,7 @@
-// What a build left to PTX because no compiler knew a GPU of this machine (arch-ptx), and whether a
-// compiler that has come since does: then the plugin is built anew. Where nothing stood in, and
-// where no compiler has come, nothing is started and a few files are looked at.
+// Records for which GPUs of this machine a build made PTX because no compiler knew them (arch-ptx),
+// and finds out whether a compiler that was installed later knows them: then the plugin is built
+// again. If no PTX stands in, or no compiler was installed, no program is started and only a few
+// files are looked at.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,25 +16,28 @@
 
 namespace opdock {
 
-// The entry's file that says: which GPUs, and which compilers did not know them. Only entries that
-// have such PTX have it.
+// The entry's file that records how many architectures got PTX and which compilers did not know
+// them. Only entries with such PTX have it.
 constexpr char kStandInFile[] = "stand-in.json";
 
 bool has_stand_in(const CacheEntry& entry);
 
-// What that file says; empty if no PTX stood in. warnings: the build's, from check_toolchain().
+// Returns that file's contents; empty if no PTX stands in. warnings: the build's, from
+// check_toolchain().
 std::string stand_in_text(const BuildTools& tools, const Languages& languages,
                           const ToolchainFacts& facts, const std::vector<Reason>& warnings);
 
-// What has come that gives the entry's GPUs more than it has, for people: "toolkit: found nvcc
-// 14.0, …, was nvcc 13.0, …". nullopt: nothing. Compilers are known by their files: only if
-// one is not among those that made the entry (or that were asked before: a memo in the cache says
-// so) they are started and asked. may_start: whether that may be; if not, the text says only that
-// there are others. Never under AT_SECURE. May throw for lack of memory; any thread.
+// Returns, for people, which newer compiler can give the entry's GPUs more than the entry has:
+// "toolkit: found nvcc 14.0, …, was nvcc 13.0, …"; nullopt: none. Compilers are known by their
+// files: they are started and asked only if one of them is neither among those that made the entry
+// nor among those asked before (which a memo in the cache records). may_start: whether they may be
+// started; if not, the text says only that there are others. Returns nullopt under AT_SECURE. May
+// throw for lack of memory; any thread.
 std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildOptions& options,
                                           const CacheEntry& entry, Cache* cache, bool may_start);
 
-// As if the compilers here had been asked and brought nothing: the entry is used until others come.
+// Records that the compilers here brought nothing, as if they had been asked: the entry is used
+// until other compilers appear.
 void accept_stand_in(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
                      Cache* cache);
 

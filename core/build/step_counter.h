@@ -1,4 +1,4 @@
-// How far ninja is, by what it prints.
+// Reads ninja's progress from its output.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-// Reads ninja's "[3/12] …" as it comes.
+// Parses ninja's "[3/12] …" as it arrives, and reports it as progress.
 class StepCounter {
  public:
   StepCounter(const std::string& name, Progress* progress) : name_(name), progress_(progress) {}
@@ -28,7 +28,7 @@ class StepCounter {
   }
 
  private:
-  static constexpr double kSetupShare = 0.3;  // of the whole time, for the progress bar
+  static constexpr double kSetupShare = 0.3;  // Meson's share of the time, for the progress bar
 
   void read_line() {
     int done = 0, all = 0;

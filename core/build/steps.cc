@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-// "12.1" of nvcc's list, whose last line is "compute_121".
+// Returns "12.1" for nvcc's list whose last line is "compute_121"; empty if nvcc fails.
 std::string newest_arch(const BuildTools& tools) {
   ProcessJob job;
   job.arguments = {tools.nvcc, "--list-gpu-arch"};
@@ -56,8 +56,8 @@ bool run_step(const StepJob& build, FailedStep::Phase phase, std::vector<std::st
   if (build.languages.cuda && step.end.kind == ProcessEnd::kExit)
     step.newest_arch = newest_arch(build.tools);
   why->push_back(triage(step));
-  // Meson takes a compiler that has no room for its output for one that does not work, and some
-  // parts of compilers only say that they cannot write.
+  // On a full disk Meson reports a compiler that does not work, and some parts of compilers only
+  // say that they cannot write.
   const bool is_vague = phase == FailedStep::kSetup || why->back().code == Code::kBuildFailed;
   if (is_vague && step.end.kind == ProcessEnd::kExit) {
     if (std::optional<Reason> full = full_disk(build.folders.all, why->back().found))

@@ -1,4 +1,4 @@
-// Meson and Ninja, one after the other.
+// Runs the steps of a build: Meson, then Ninja.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,19 +12,19 @@
 
 namespace opdock {
 
-// What a build's steps are run for and with. All of it outlives them.
+// The inputs of a build's steps. Everything referenced must outlive the steps.
 struct StepJob {
   const Manifest& manifest;
   const BuildOptions& options;
   const BuildTools& tools;
   const Languages& languages;
-  const ProjectFolders& folders;  // with the project written
+  const ProjectFolders& folders;  // the project must be written already
   std::chrono::steady_clock::time_point deadline;
   Progress* progress;  // may be NULL
 };
 
-// False and a reason of stage "build" for the first step that fails (build/triage.h). *log: the
-// commands and what they print are appended.
+// Runs the steps. Returns false and adds a reason of stage "build" for the first step that fails
+// (build/triage.h). Appends the commands and their output to *log.
 bool run_steps(const StepJob& job, std::string* log, std::vector<Reason>* why);
 
 }  // namespace opdock

@@ -1,4 +1,5 @@
-// A build's time limit as a request to stop, so that the work knows of one reason to stop only.
+// Presents a build's time limit as a request to stop, so that the work checks for only one kind of
+// request.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +19,7 @@ class TimeLimit final : public Progress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Of the time from now on. progress: the caller's, which may be NULL.
+  // The limit counts from now on. progress: the caller's, which may be NULL.
   TimeLimit(Progress* progress, double seconds)
       : progress_(progress),
         seconds_(seconds),
@@ -36,8 +37,8 @@ class TimeLimit final : public Progress {
 
   Clock::time_point deadline() const { return deadline_; }
 
-  // Where the limit was the request to stop that the reasons from `first` on tell of, they say so.
-  // what: a clause, as "another process was still building it".
+  // If the limit was the request to stop, changes each reason from `first` on that reports such a
+  // request to build-timeout. what: a clause, such as "another process was still building it".
   void explain(std::vector<Reason>* reasons, size_t first, const std::string& what) const {
     for (size_t i = first; i < reasons->size() && is_over_; ++i) {
       if ((*reasons)[i].code != Code::kCancelled) continue;
@@ -48,7 +49,7 @@ class TimeLimit final : public Progress {
   }
 
  private:
-  static constexpr double kLongest = 1e9;  // what a clock can hold
+  static constexpr double kLongest = 1e9;  // seconds, within what the clock can hold
 
   Progress* const progress_;
   const double seconds_;

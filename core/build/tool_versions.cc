@@ -37,22 +37,23 @@ bool can_start(const BuildTools& tools, const std::vector<std::string>& command)
          getauxval(AT_SECURE) == 0;
 }
 
-// Empty if the program fails.
+// Returns the program's output; empty if the program fails.
 std::string start(const BuildTools& tools, std::vector<std::string> command) {
   std::string answer;
   if (!can_start(tools, command)) return answer;
   return run_tool(tools, std::move(command), &answer).ok() ? answer : std::string();
 }
 
-// What programs have answered. Who asks has the turn: the others want the same answers.
+// Remembered answers of programs. A thread holds the turn while it asks, because the others want
+// the same answers.
 struct Answers {
-  Turn turn;  // of what follows
+  Turn turn;  // guards the members below
   std::map<std::vector<std::string>, std::string> all;
 };
 Answers& answers = *new Answers;
 
 std::string ask(const BuildTools& tools, std::vector<std::string> command) {
-  // A program that was replaced is asked again.
+  // The file's identity is in the key, so that a program that was replaced is asked again.
   std::vector<std::string> key = command;
   if (!key.empty()) key.push_back(file_identity(key.front()));
   const Taken turn(&answers.turn);
@@ -63,7 +64,8 @@ std::string ask(const BuildTools& tools, std::vector<std::string> command) {
   return answers.all[key] = std::move(answer);
 }
 
-// The first number with a point in it, from `key` on: "12.2.0" of "g++ (Debian 12.2.0-14) 12.2.0".
+// Returns the first number with a point in it, from `key` on: "12.2.0" of "g++ (Debian 12.2.0-14)
+// 12.2.0".
 Version version_in(const std::string& text, const std::string& key = {}) {
   size_t at = text.find(key);
   while (at != text.npos && (at = text.find_first_of("0123456789", at)) != text.npos) {
@@ -85,7 +87,7 @@ CompilerVersion ask_compiler(const BuildTools& tools) {
   const std::string answer = ask(tools, command);
   if (answer.empty()) return {};
   if (answer.find("clang") != answer.npos) return {"clang++", version_in(answer, "version")};
-  // A distribution puts its own version in parentheses before GCC's.
+  // In the answer to --version, a distribution puts its own version in parentheses before GCC's.
   command.back() = "-dumpfullversion";
   return {"g++", version_in(ask(tools, command))};
 }
@@ -147,7 +149,8 @@ std::string ask_package(const BuildTools& tools, const std::string& package) {
 
 std::vector<std::string> not_linked(const BuildTools& tools,
                                     const std::vector<std::string>& libraries) {
-  // No object, so that nothing is taken out of them: whether they are there is all that shows.
+  // Links no object, so that nothing is taken from the libraries: the only thing that shows is
+  // whether they exist.
   const auto is_linked = [&](const std::vector<std::string>& names) {
     std::vector<std::string> command = tools.cpp;
     for (const char* word : {"-shared", "-nostdlib", "-o", "/dev/null"}) command.push_back(word);
@@ -170,7 +173,7 @@ std::vector<std::string> unknown_to_hipcc(const BuildTools& tools, const std::st
   std::vector<std::string> command = {tools.hipcc};
   for (std::string& argument : offload_arguments(list->targets))
     command.push_back(std::move(argument));
-  // Nothing is compiled: the list is looked at before.
+  // Nothing is compiled: hipcc checks the list of targets first.
   for (const char* word : {"-nogpulib", "-nogpuinc", "-fsyntax-only", "-x", "hip", "/dev/null"})
     command.push_back(word);
   std::string answer;

@@ -47,7 +47,7 @@ class ToolchainCheck {
     if (!reason) return;
     std::vector<Reason>& list = is_fatal && is_reject(*reason) ? out_.against : out_.warnings;
     const bool is_known = std::any_of(list.begin(), list.end(), [&](const Reason& other) {
-      // Each compiler that makes PTX in place of an architecture counts.
+      // Compilers that make PTX in place of the same architecture count separately.
       return other.code == reason->code && other.found == reason->found &&
              (reason->code != Code::kArchPtx || other.wanted == reason->wanted);
     });
@@ -70,7 +70,7 @@ class ToolchainCheck {
     }
   }
 
-  // Also where there is no compiler to ask: the list is enough.
+  // Checks the list against the plugin's least architecture. This needs no compiler.
   void least() {
     CudaArchInputs inputs;
     inputs.sources = {{origin(), options_.cuda_archs}};
@@ -84,7 +84,8 @@ class ToolchainCheck {
     return options_.arch_origin.empty() ? "--archs" : options_.arch_origin;
   }
 
-  // What these compilers will be asked to make. nullopt: they cannot.
+  // Returns the architectures that these compilers will be asked for; nullopt if they cannot make
+  // them.
   std::optional<CudaArchChoice> choose(std::vector<CompilerArchs> compilers) {
     CudaArchInputs inputs;
     inputs.sources = {{origin(), options_.cuda_archs}};
@@ -103,7 +104,7 @@ class ToolchainCheck {
 
   void nvcc() {
     const NvccFacts& nvcc = facts_.nvcc;
-    add(check_cuda_standard(nvcc.version, 20), true);  // what plugins/meson.build asks for
+    add(check_cuda_standard(nvcc.version, 20), true);  // plugins/meson.build asks for C++20
     add(check_tool("nvcc", nvcc.version), true);
     if (!facts_.compiler.name.empty()) {
       add(check_host_compiler(nvcc.version, nvcc.limits,
@@ -117,7 +118,7 @@ class ToolchainCheck {
     if (!choice) return;
     const bool has_ptx = std::any_of(choice->targets.begin(), choice->targets.end(),
                                      [](const CudaTarget& target) { return target.ptx; });
-    // A GPU here that is newer than the compiler has nothing but the PTX.
+    // A GPU here that is newer than the compiler can run only the PTX.
     const bool has_newer_gpu =
         std::any_of(choice->notices.begin(), choice->notices.end(),
                     [](const Reason& notice) { return notice.code == Code::kArchPtx; });
@@ -144,7 +145,7 @@ class ToolchainCheck {
     const std::optional<CudaArchChoice> choice = choose(compilers);
     if (!choice) return;
     for (const CudaTarget& target : choice->targets) {
-      // opdock-pack takes the oldest that knows it.
+      // opdock-pack uses the oldest NVRTC that knows the target.
       const NvrtcKnowledge* oldest = nullptr;
       for (size_t i = 0; i < compilers.size(); ++i) {
         const NvrtcKnowledge& one = facts_.nvrtcs[i];

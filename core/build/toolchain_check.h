@@ -1,5 +1,5 @@
-// What speaks against a build before it starts: libraries that are not there, architectures that
-// its compilers do not know, and versions that do not go together. The rules are core/arch's.
+// Finds what speaks against a build before it starts: missing libraries, architectures that its
+// compilers do not know, and versions that do not go together. The rules are in core/arch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,41 +15,45 @@
 
 namespace opdock {
 
-// What the compilers and the machine say; what was not asked is empty.
+// Facts that the compilers and the machine report; those that were not asked for are empty.
 struct ToolchainFacts {
-  CompilerVersion compiler;              // of host code
+  CompilerVersion compiler;              // for host code
   NvccFacts nvcc;                        // for .cu
   std::vector<NvrtcKnowledge> nvrtcs;    // for [device]
   Version hipcc;                         // for .hip
-  std::vector<std::string> unknown_hip;  // of the list, those that hipcc refuses
-  std::optional<Version> rocm;           // of the run-time libraries here
+  std::vector<std::string> unknown_hip;  // processors of the list that hipcc refuses
+  std::optional<Version> rocm;           // version of the run-time libraries here
   CudaDriver driver;
-  TorchFacts torch;  // of this process, else of the environment's Python
-  // Of plugin.toml's libraries: what pkg-config does not have, with its words, and the linker.
+  TorchFacts torch;  // PyTorch of this process, else of the environment's Python
+  // Libraries of plugin.toml that pkg-config does not have, with its message, and those that the
+  // linker does not find.
   std::vector<std::pair<std::string, std::string>> no_packages;
   std::vector<std::string> no_libraries;
 };
 
 struct BuildCheck {
-  std::vector<Reason> against;   // it must not start
-  std::vector<Reason> warnings;  // it may; they belong into its record
+  std::vector<Reason> against;   // reasons why the build must not start
+  std::vector<Reason> warnings;  // the build may start; they belong in its record
 };
 
-// - A library that plugin.toml names and that is not there: against (build-no-library).
-// - Architectures that lie wholly below plugin.toml's least: against (arch-below-least).
-// - An architecture that the compiler does not know: against (build-arch), all of them at once. One
-//   that stands for a GPU here (options.gpu_archs): PTX instead, with a warning (arch-ptx).
-// - nvcc too old for Opdock, a host compiler that it refuses, another CUDA than that of the PyTorch
-//   that the plugin links: against.
-// - What the driver, or ROCm's libraries, here would refuse: against if options.must_run_here, else
-//   a warning. Images that NVRTC makes: always a warning, for they can be made anew at run time.
-// - A version that is not known, no NVRTC at all: a warning. Pure.
+// Checks a build by these rules; a pure function:
+// - A library that plugin.toml names is missing: against (build-no-library).
+// - All architectures lie below plugin.toml's least: against (arch-below-least).
+// - The compiler does not know an architecture: against (build-arch), with all such architectures
+//   in one reason. If the architecture stands for a GPU here (options.gpu_archs), PTX is made
+//   instead, with a warning (arch-ptx).
+// - nvcc is too old for Opdock, refuses the host compiler, or belongs to another CUDA than that of
+//   the PyTorch that the plugin links: against.
+// - The driver or ROCm's libraries here would refuse the result: against if options.must_run_here,
+//   else a warning. For images that NVRTC makes it is always a warning, because they can be made
+//   again at run time.
+// - A version is not known, or there is no NVRTC at all: a warning.
 BuildCheck check_toolchain(const Manifest& manifest, const BuildOptions& options,
                            const ToolchainFacts& facts);
 
-// Asks those that the plugin takes: starts nvcc, hipcc, opdock-pack, pkg-config and the linker,
-// each for 10 seconds at most. Empty for a plugin without device code and libraries: nothing is
-// asked.
+// Asks the tools that the plugin needs: starts nvcc, hipcc, opdock-pack, pkg-config and the linker,
+// each for at most 10 seconds. For a plugin without device code and libraries nothing is asked, and
+// the facts are empty.
 ToolchainFacts ask_toolchain(const Manifest& manifest, const BuildOptions& options,
                              const BuildTools& tools);
 

@@ -72,9 +72,10 @@ std::vector<std::string> find_compiler(const char* name, std::initializer_list<c
   return {};
 }
 
-// Beside the Python environment that this library is installed in or that is active, else in PATH.
+// Finds a script in the active Python environment or in the one that this library is installed in,
+// else in PATH.
 std::string find_script(const char* name, const char* own_variable) {
-  // One that is named and not there is not quietly replaced by another.
+  // A program that the user names but that is missing is not silently replaced by another.
   if (const std::string given = variable(own_variable); !given.empty()) return find_in_path(given);
   std::vector<fs::path> folders;
   for (const char* prefix : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -92,7 +93,7 @@ std::string find_script(const char* name, const char* own_variable) {
 }
 
 std::string find_gpu_compiler(const char* name, const char* own_variable) {
-  // One that is named and not there is not quietly replaced by another.
+  // A program that the user names but that is missing is not silently replaced by another.
   if (const std::string given = variable(own_variable); !given.empty()) return find_in_path(given);
   return find_gpu_tool(name, current_environment());
 }
@@ -108,7 +109,7 @@ std::vector<std::string> nvcc_parts(const std::string& nvcc) {
   const fs::path folder = fs::canonical(nvcc, error).parent_path();
   std::vector<std::string> parts;
   if (error) return parts;
-  // They lie beside the driver, or in ../nvvm/bin.
+  // The parts are next to the nvcc driver, or in ../nvvm/bin.
   for (const fs::path& part : {folder / "cudafe++", folder / "ptxas", folder / "fatbinary",
                                folder.parent_path() / "nvvm/bin/cicc"}) {
     if (fs::exists(part, error)) parts.push_back(part.string());
@@ -199,7 +200,7 @@ std::vector<std::string> build_environment(const BuildTools& tools, const std::s
   }
   for (const char* folder : {"/usr/local/bin", "/usr/bin", "/bin"}) add_folder(folder);
 
-  // LC_ALL=C: messages are read by us. SOURCE_DATE_EPOCH: for __DATE__. PYTHONUTF8: file names.
+  // LC_ALL=C: the builder parses messages. SOURCE_DATE_EPOCH: for __DATE__. PYTHONUTF8: file names.
   std::vector<std::string> all = {
       "PATH=" + path,          "TMPDIR=" + temporary,  "LC_ALL=C",
       "PYTHONUTF8=1",          "SOURCE_DATE_EPOCH=0",  "NINJA=" + tools.ninja,

@@ -1,4 +1,5 @@
-// Who made a result: the compilers' versions for people, their programs' build-ids for machines.
+// Identifies the compilers that made a result: by their versions for people, by their programs'
+// build-ids for machines.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,7 +27,8 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxVersionText = 4096;
 
-// Empty if it cannot be read to its end: part of a compiler is not who it is.
+// Returns the file's size and SHA-256; empty if it cannot be read to its end, because a part of a
+// compiler does not identify it.
 std::string digest_of(int fd) {
   std::string sha256;
   uint64_t size = 0;
@@ -42,11 +44,12 @@ class Identifier {
     environment_ = build_environment(tools, "/tmp");
   }
 
-  // The compiler's version line; its program and the part that does the work go into the id.
+  // Adds the compiler's version to the text, and its version output, its program and the part that
+  // does the work to the id.
   void add_host_compiler(const std::vector<std::string>& compiler, const char* part) {
     const size_t before = reasons_->size();
     const std::string version = ask(compiler, "--version");
-    if (reasons_->size() != before) return;  // one that cannot answer has said enough
+    if (reasons_->size() != before) return;  // the reason has been added
     std::string name = fs::path(compiler.back()).filename().string();
     add_version(name + " " + number_in(version));
     for (const std::string& word : compiler) add_program(word);
@@ -73,7 +76,7 @@ class Identifier {
     add_program(tools_.hipcc);
   }
 
-  // opdock-pack compiles with what it finds by the same rule.
+  // Adds every NVRTC found by the rule by which opdock-pack finds the one that it compiles with.
   void add_nvrtc() {
     for (const std::string& path :
          find_nvrtc_paths(tools_.nvrtc_folders, current_environment(), nullptr)) {
@@ -93,7 +96,8 @@ class Identifier {
     }
   }
 
-  // What they would be linked as. One that is not there is reported when the build is checked.
+  // Adds the version of a library and the arguments for linking it. A missing library is reported
+  // when the build is checked.
   void add_package(const std::string& name) {
     std::string answers;
     for (const std::vector<std::string>& question :
@@ -119,7 +123,8 @@ class Identifier {
 
   void add_program(const std::string& path) { hasher_.add(file_identity(path)); }
 
-  // "12.2.0" of "g++ (Debian 12.2.0-14+deb12u1) 12.2.0\n…": the last number of the first line.
+  // Returns the last number of the first line: "12.2.0" of "g++
+  // (Debian 12.2.0-14+deb12u1) 12.2.0\n…".
   static std::string number_in(const std::string& text) {
     const std::string line = text.substr(0, text.find('\n'));
     std::string best;
@@ -156,7 +161,8 @@ class Identifier {
     if (end.kind == ProcessEnd::kCancelled) {
       reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
     } else if (end.kind == ProcessEnd::kTimeout && job.deadline == deadline_) {
-      // Not its own ten seconds: who knows how few it had.
+      // The build's time limit ended it, and not its own ten seconds: it may have had very little
+      // time.
       reasons_->push_back(make_reason(Code::kBuildTimeout,
                                       job.arguments.front() + " still being asked for " + question +
                                           " when the build's time was over",

@@ -24,7 +24,7 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
-// A line that a compiler, linker or Meson reports an error by.
+// Returns whether a compiler, linker or Meson reports an error by this line.
 bool is_error(std::string_view line) {
   for (const std::string_view mark : {": error:",
                                       ": fatal error:",
@@ -59,7 +59,7 @@ bool ends_message(std::string_view line) {
          (line.starts_with('[') && line.size() > 1 && std::isdigit(line[1]));
 }
 
-// Of names that begin with `from` only, not of those that have it within.
+// Replaces `from` by `to` only where a name begins with it, and not inside a name.
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = 0; (at = text.find(from, at)) != text.npos;) {
     const bool begins = at == 0 || std::strchr(" \n'\"(`=<", text[at - 1]) != nullptr;
@@ -74,7 +74,7 @@ struct Meaning {
   std::vector<std::string_view> marks;  // any of them in the log
 };
 
-// In the order in which they are looked for: what ends a compiler comes before what it says.
+// In the order of the search: what ends a compiler comes before what the compiler reports.
 const std::vector<Meaning>& meanings() {
   const NoFork whole;
   static const std::vector<Meaning> all = {
@@ -107,7 +107,7 @@ Reason header_reason(const std::string& error, const std::string& header) {
                     package.empty() ? "install what has " + header : package);
 }
 
-// nvcc's own words on what it accepts: "… later than 15 are not supported! …".
+// Returns nvcc's own message about what it accepts: "… later than 15 are not supported! …".
 std::string accepted_compilers(std::string_view log) {
   for (const std::string_view line : lines_of(log)) {
     const size_t at = line.find("-- unsupported");
@@ -128,7 +128,7 @@ Reason arch_reason(const FailedStep& step, const std::string& error) {
                     "architectures that the compiler knows: not all of " + step.archs, advice);
 }
 
-// What opdock-pack says is a reason already.
+// Returns the reason that opdock-pack has printed, if any: its errors are reasons already.
 std::optional<Reason> packed_reason(std::string_view log) {
   constexpr std::string_view kMark = "opdock-pack: error: ";
   for (const std::string_view line : lines_of(log)) {
@@ -138,7 +138,7 @@ std::optional<Reason> packed_reason(std::string_view log) {
   return std::nullopt;
 }
 
-// What Meson says before any file is compiled.
+// Returns the reason for an error of Meson's, before any file is compiled.
 Reason setup_reason(std::string_view log, const std::string& error) {
   const bool is_compiler = contains(log, "Unknown compiler") ||
                            contains(log, "cannot compile programs") ||
@@ -185,7 +185,7 @@ std::string first_error(const FailedStep& step) {
   size_t begin = 0;
   while (begin < lines.size() && !is_error(lines[begin])) ++begin;
   if (begin == lines.size()) {
-    // A program that says nothing of the kind: what it printed behind its command.
+    // No line looks like an error: the message is what the program printed after its command.
     begin = 0;
     while (begin < lines.size() && !lines[begin].starts_with("FAILED: ")) ++begin;
     begin += 2;
@@ -232,7 +232,7 @@ bool is_passing(const Reason& reason) {
 
 namespace {
 
-// Of a step that ended by itself, with a status.
+// Returns the reason for a step that exited with a status, according to its log.
 Reason logged_reason(const FailedStep& step, const std::string& error) {
   for (const Meaning& meaning : meanings()) {
     for (const std::string_view mark : meaning.marks) {
@@ -271,7 +271,8 @@ Reason triage(const FailedStep& step) {
   if (std::optional<Reason> packed = packed_reason(step.log)) return *packed;
   std::string error = first_error(step);
   if (error.empty()) error = ended_reason(step).found;
-  // Before a crash is taken for one.
+  // Checked before anything is reported as a compiler's crash, because hitting a limit may look
+  // like one.
   if (std::optional<Reason> limit = hit_limit(step.limits, step.end, step.log, error))
     return *limit;
   return logged_reason(step, error);

@@ -1,4 +1,5 @@
-// What went wrong in a build: the first real error out of the log, and what it most likely means.
+// Finds out why a build failed: extracts the first real error from the log, and what it most likely
+// means.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,27 +17,28 @@ struct FailedStep {
   enum Phase { kSetup, kCompile };
   Phase phase = kCompile;
   ProcessEnd end;
-  std::string_view log;          // what the step printed
+  std::string_view log;          // the step's output
   std::string plugin_folder;     // where the plugin's source is, as the user knows it
   std::string copied_folder;     // where its copy was built
-  std::string archs;             // that were asked for
-  std::vector<std::string> ops;  // that plugin.toml declares
+  std::string archs;             // the requested architectures
+  std::vector<std::string> ops;  // the ops that plugin.toml declares
   ToolLimits limits;
   // The newest architecture that this nvcc knows, as "10.3"; empty: unknown or not asked.
   std::string newest_arch;
 };
 
-// One reason of stage "build", its `found` being the error with file and line and at most a dozen
-// lines of what belongs to it.
+// Returns one reason of stage "build". Its `found` is first_error(): the error with file and line
+// and what belongs to it.
 Reason triage(const FailedStep& step);
 
-// The message that the step failed for, without ninja's and Meson's noise: at most 20 lines, names
-// of the copied source as they are in the plugin's folder. Empty if the log has none.
+// Returns the message that the step failed for, without ninja's and Meson's noise: at most 20
+// lines, with the names of copied sources as they are in the plugin's folder. Empty if the log has
+// none.
 std::string first_error(const FailedStep& step);
 
-// True for failures that another attempt can end otherwise though no input and no compiler changed:
-// timeouts, a full disk, want of memory, a header that has been installed since. They are not held
-// against a later attempt.
+// Returns whether another attempt may end differently although no input and no compiler changed:
+// for timeouts, a full disk, lack of memory, or a header that has been installed since. Such
+// failures are not held against a later attempt.
 bool is_passing(const Reason& reason);
 
 }  // namespace opdock
