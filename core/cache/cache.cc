@@ -1,4 +1,4 @@
-// Which folder the cache is in, and whether it may be used.
+// Decides which folder the cache is in, and whether it may be used.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/auxv.h>
 #include <unistd.h>
@@ -20,8 +20,8 @@ Reason none_when_privileged() {
                      "a user's program");
 }
 
-// Why the folder cannot be used, or nothing. Of one that is not there yet the folders
-// above it count.
+// Returns why the folder cannot be used, or nullopt. For a folder that does not exist yet, the
+// folders above it count.
 std::optional<Reason> check_folder(const std::string& folder) {
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) return none_when_privileged();
@@ -57,7 +57,8 @@ std::optional<Reason> check_folder(const std::string& folder) {
                      untrusted->wanted + ", above the cache");
 }
 
-// Memos lie with the cache itself wherever that can be written.
+// Returns the folder for memos, or "" to keep them in the cache itself, as is done wherever the
+// cache can be written.
 std::string memo_root(const std::string& folder, const std::string& memo_folder) {
   if (memo_folder.empty() || memo_folder == folder) return {};
   if (can_write(folder) || errno == ENOENT || check_folder(memo_folder)) return {};
@@ -69,8 +70,9 @@ std::string text_of_variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: a user
-// without one is not meant to write there. Empty, and a reason.
+// Returns the user's own cache folder: in XDG_CACHE_HOME, or in the home folder. A home folder that
+// does not exist is not created: a user without one is not meant to write there. On failure returns
+// "" and adds a reason.
 std::string folder_of_user(const SearchEnvironment& environment, std::vector<Reason>* reasons) {
   if (environment.cache_home.empty()) {
     cache::add_reason(reasons, Code::kCacheUnusable,

@@ -30,8 +30,8 @@ int64_t modified(const std::string& path) {
   return lstat(path.c_str(), &status) == 0 ? status.st_mtim.tv_sec : 0;
 }
 
-// The file system's own time: of a file that is made for the purpose. The machines that share it
-// need not agree on theirs.
+// Returns the file system's own time, taken from a file that is made for this purpose: the clocks
+// of the machines that share the file system need not agree.
 int64_t file_system_time(const Layout& layout) {
   const std::string path = layout.temp() + "/" + unique_name();
   Fd file;
@@ -44,12 +44,14 @@ int64_t file_system_time(const Layout& layout) {
   return now;
 }
 
-// A time in the future comes from a clock that was wrong, and says as little as one long ago.
+// Returns whether `time` is more than `seconds` ago. A time in the future counts as old: it comes
+// from a clock that was wrong, and says as little as one long ago.
 bool is_older(int64_t time, int64_t seconds, int64_t now) {
   return time > now + kMinute || now - time > seconds;
 }
 
-// Of a temporary file, by its name: true only if it was made on this host and its maker is gone.
+// Returns whether the maker of a temporary file, judged by the file's name, is gone: true only if
+// the file was made on this host.
 bool is_maker_gone(const std::string& name) {
   const std::string host = host_name();
   if (!name.starts_with(host + ".")) return false;
@@ -57,15 +59,15 @@ bool is_maker_gone(const std::string& name) {
   return pid > 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
-// Whether no live process works on the temporary file or folder `name`.
+// Returns whether no live process works on the temporary file or folder `name`.
 bool is_abandoned(const std::string& folder, const std::string& name, int64_t now) {
   const std::string path = folder + "/" + name, lock = path + ".lock";
-  // It may be between being made and being locked.
+  // A new file may have been created but not locked yet.
   if (!is_older(std::max(modified(path), modified(lock)), kMinute, now)) return false;
   Fd file;
   int error = open_file(lock, O_RDWR, 0, &file);
   if (error == ENOENT) error = open_file(path, O_RDWR, 0, &file);
-  if (error == EISDIR) return true;  // its lock is removed last
+  if (error == EISDIR) return true;  // a folder without a lock file, which is always removed last
   if (error == 0) error = try_flock(file.get(), LOCK_EX);
   if (error == 0) return true;
   if (error == EWOULDBLOCK) return false;
@@ -97,7 +99,8 @@ size_t sweep_locks(const Layout& layout, int64_t now) {
     const std::string path = layout.locks() + "/" + name;
     if (name == "gc" || !is_older(modified(path), kDay, now)) continue;
     LockFile lock;
-    // A process that has it open already finds, once it has locked it, that its path is gone.
+    // A process that has the file open already notices, once it has locked it, that its path is
+    // gone.
     if (lock.open(path) != 0 || lock.try_lock() != 0) continue;
     lock.unlink();
     ++swept;
@@ -126,7 +129,7 @@ size_t sweep_bad(const Layout& layout, int64_t now) {
   return swept;
 }
 
-// Files two levels down, such as failures/ab/KEY/…: those that are older go.
+// Removes files two levels down, such as failures/ab/KEY/…, that are older than `seconds`.
 size_t sweep_records(const std::string& folder, int64_t seconds, int64_t now) {
   size_t swept = 0;
   std::vector<std::string> shards, keys, names;
@@ -171,7 +174,7 @@ bool read_usage(const Layout& layout, Usage* usage) {
   return true;
 }
 
-// An estimate: that two processes may overwrite each other's is no harm.
+// Writes the estimate. Two processes may overwrite each other's, which does no harm.
 void write_usage(const Layout& layout, const Usage& usage) {
   Fd file;
   if (open_file(layout.usage(), O_WRONLY | O_CREAT, 0600, &file) != 0) return;
@@ -208,8 +211,8 @@ std::vector<Variant> list_variants(const Layout& layout) {
 bool is_newer_format(const std::string& entry_file) {
   Fd file;
   if (open_file(entry_file, O_RDONLY, 0, &file) != 0) return false;
-  // The head alone, made up to an entry's least size: the digest is looked at only after the
-  // format.
+  // Reads only the head and pads it to an entry's minimum size: decode_entry() checks the digest
+  // only after the format.
   std::vector<uint8_t> head(kEntryHeadBytes + 32);
   if (pread(file.get(), head.data(), kEntryHeadBytes, 0) != kEntryHeadBytes) return false;
   EntryData data;
@@ -230,7 +233,8 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
   if (entry == variant.path) {
     if (unlink(entry.c_str()) != 0) return false;
   } else {
-    // Out of sight at once, as a whole; what is left after a crash is swept.
+    // Renaming first makes the whole folder vanish at once; what a crash leaves of it is swept
+    // later.
     const std::string dead = layout.temp() + "/" + unique_name();
     if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
       return false;
@@ -238,7 +242,7 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
     remove_tree(dead);
   }
   const std::string key = parent_of(variant.path);
-  rmdir(key.c_str());  // unless it has other variants
+  rmdir(key.c_str());  // fails if it has other variants
   rmdir(parent_of(key).c_str());
   return true;
 }
@@ -263,7 +267,7 @@ Collected collect(const Layout& layout, uint64_t max_bytes) {
             [](const Variant& a, const Variant& b) { return a.used < b.used; });
   for (const Variant& variant : variants) result.kept_bytes += variant.bytes;
   for (const Variant& variant : variants) {
-    if (variant.used > now + kHour) {  // from a clock that was ahead: from now on it ages
+    if (variant.used > now + kHour) {  // set by a clock that was ahead: from now on it ages
       const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
       utimensat(AT_FDCWD, entry_file(variant).c_str(), times, AT_SYMLINK_NOFOLLOW);
       continue;
@@ -288,7 +292,7 @@ void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published
   const bool is_known = read_usage(layout, &usage);
   const int64_t age = now >= usage.walked ? now - usage.walked : usage.walked - now;
   usage.bytes += published;
-  // What could not be removed a moment ago can hardly be removed now.
+  // Collects at most every 10 s: what could not be removed a moment ago can hardly be removed now.
   const bool is_over = usage.bytes > max_bytes && age >= 10;
   if (!is_known || is_over || age > 6 * kHour) {
     collect(layout, max_bytes);

@@ -1,4 +1,4 @@
-// Keeping the cache within its limit, and clearing away what died.
+// Keeps the cache within its size limit, and removes the leftovers of dead processes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace opdock::cache {
 
-// A variant as gc sees it: by its folder names and file times alone.
+// A variant as the collection sees it: only by its folder names and file times.
 struct Variant {
   std::string kind, key, maker;  // maker: its file name
   std::string path;              // the entry file, or the folder
@@ -20,29 +20,29 @@ struct Variant {
 std::vector<Variant> list_variants(const Layout& layout);
 
 struct Collected {
-  bool busy = false;  // another process was at it: nothing was done
+  bool busy = false;  // another process was collecting: nothing was done
   size_t removed = 0;
   uint64_t removed_bytes = 0;
-  uint64_t kept_bytes = 0;  // of what is left, all kinds
-  size_t in_use = 0;        // wanted to remove, but a live process uses it
+  uint64_t kept_bytes = 0;  // size of all entries that are left, of all kinds
+  size_t in_use = 0;        // entries that were to be removed, but that a live process uses
   size_t swept = 0;         // temporary files of dead processes, old locks, records and bad entries
 };
 
-// Removes the least recently used entries until at most max_bytes are left, except what a live
-// process holds, what was used within the last ten minutes, and what is in a newer format; and
-// sweeps. Ages are by the file system's own clock.
+// Removes the least recently used entries until at most max_bytes are left, except entries that a
+// live process holds, that were used within the last ten minutes, or that are in a newer format.
+// Then sweeps leftovers. Ages are measured by the file system's own clock.
 Collected collect(const Layout& layout, uint64_t max_bytes);
 
-// collect(), if by a running estimate the limit is exceeded or the last time was hours ago.
+// Calls collect() if a running estimate exceeds the limit or the last collection was hours ago.
 // published: bytes that were just added.
 void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published);
 
-// Removes a variant, and the folders above it that it leaves empty, unless a live process uses it:
-// false then. On a file system without locks, one
-// that was used within a day (now: by the file system's clock) counts as in use.
+// Removes a variant, and the folders above it that become empty. Returns false if a live process
+// uses it. On a file system without locks, a variant that was used within a day (now: by the file
+// system's clock) counts as in use.
 bool remove_unused(const Layout& layout, const Variant& variant, int64_t now);
 
-// True if the entry file has the head of a format that this Opdock does not know.
+// Returns whether the entry file has the head of a format that this Opdock does not know.
 bool is_newer_format(const std::string& entry_file);
 
 }  // namespace opdock::cache

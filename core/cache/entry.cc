@@ -28,7 +28,8 @@ OpenedEntry failed(OpenedEntry opened, OpenedEntry::State state, std::string pro
   return opened;
 }
 
-// An error that the entry itself is to blame for, rather than this process or its rights.
+// Returns kDamaged only for errors that are the entry's own fault, and not that of this process or
+// its permissions.
 OpenedEntry::State state_of(int error) {
   switch (error) {
     case ENOENT:
@@ -47,8 +48,8 @@ OpenedEntry::State state_of(int error) {
   }
 }
 
-// Takes the shared lock. An evictor holds its own only while it looks; where there are no locks,
-// none is taken and eviction goes by time.
+// Takes the shared lock. An evictor holds its own only briefly, while it examines the entry, so
+// this retries. On a file system without locks none is taken, and eviction goes by time.
 int pin(int fd) {
   for (int attempt = 0; attempt < 50; ++attempt) {
     if (try_flock(fd, LOCK_SH) != EWOULDBLOCK) return 0;
@@ -68,10 +69,10 @@ std::string check_one_file(const std::string& folder, const EntryFile& file, int
 
 }  // namespace
 
-// *error: 0 if a file has other bytes.
+// Checks the entry's files. On failure *error is 0 if a file has other bytes, else errno.
 bool StoredEntry::check_files(const Layout* memos, int* error, std::string* problem) const {
   if (data_.files.empty()) return true;
-  // What was found good counts for this very entry file: its digest stands at its end.
+  // The memo holds only for exactly this entry file, identified by the digest at its end.
   const std::string name = "files of " + folder_;
   const std::string value(bytes_.end() - sizeof(Digest), bytes_.end());
   if (memos != nullptr) {
@@ -103,7 +104,8 @@ void StoredEntry::mark_used() {
   const int64_t now = now_seconds();
   // A time in the future, left by a clock that was wrong, is corrected too.
   if (used_ <= now && now - used_ < kMarkSeconds) return;
-  // The file system's own time, so that the machines that share it need not agree on theirs.
+  // UTIME_NOW sets the file system's own time, so that the clocks of the machines that share it
+  // need not agree.
   const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
   if (futimens(pin_.get(), times) == 0) used_ = now;
 }
@@ -158,7 +160,7 @@ OpenedEntry open_entry(const std::string& variant, bool check_files, const Layou
   }
   for (const EntryFile& file : data.files) entry->size_ += file.size;
   if (check_files && !entry->check_files(memos, &error, &problem)) {
-    // A file that is gone is damage; one that cannot be opened now may be whole.
+    // A missing file is damage; a file that cannot be opened now may be intact.
     const bool is_damage =
         error == 0 || error == ENOENT || state_of(error) == OpenedEntry::kDamaged;
     return failed(std::move(opened), is_damage ? OpenedEntry::kDamaged : OpenedEntry::kUnreadable,

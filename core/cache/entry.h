@@ -24,11 +24,15 @@ class StoredEntry : public CacheEntry {
   bool blob(std::string_view name, std::span<const uint8_t>* out) const override;
 
   const EntryData& data() const { return data_; }
-  uint64_t bytes() const { return size_; }     // on disk
-  int64_t used() const { return used_; }       // when it was marked as used, at most an hour ago
-  uint64_t device() const { return device_; }  // of the variant's file or folder
+  uint64_t bytes() const { return size_; }  // on disk
+  int64_t used() const {
+    return used_;
+  }  // when it was last marked as used: at most once an
+     // hour
+  uint64_t device() const { return device_; }  // device of the variant's file or folder
   uint64_t inode() const { return inode_; }
-  // Marks it as used now, unless that was done within the hour. A read-only cache is no error.
+  // Marks the entry as used now, unless that was done within the last hour. A read-only cache is
+  // not an error.
   void mark_used();
 
  private:
@@ -40,7 +44,7 @@ class StoredEntry : public CacheEntry {
   std::vector<uint8_t> bytes_;
   uint64_t size_ = 0, device_ = 0, inode_ = 0;
   int64_t used_ = 0;
-  Fd pin_;  // holds a shared lock of the entry file: gc does not take what it cannot lock
+  Fd pin_;  // holds a shared lock on the entry file: gc skips what it cannot lock
 };
 
 struct OpenedEntry {
@@ -50,20 +54,20 @@ struct OpenedEntry {
     kBusy,        // being evicted at this moment
     kDamaged,     // to be set aside
     kNewer,       // to be left alone
-    kUnreadable,  // for a reason that says nothing about the entry: no permission, no descriptors
+    kUnreadable,  // for a reason other than the entry: no permission, no descriptors
   } state = kMissing;
   std::shared_ptr<StoredEntry> entry;
-  std::string problem;             // what was found, unless kGood
-  uint64_t device = 0, inode = 0;  // of the variant's file or folder that was looked at
+  std::string problem;             // the problem that was found, unless kGood
+  uint64_t device = 0, inode = 0;  // identity of the variant's file or folder that was examined
 };
 
 // Opens the variant at this path (…/<kind>/<2 hex>/<key>/<maker>), and checks every byte of it: its
-// own digest, that it is what its path says, and the digest of each of its files (unless
-// check_files is false). What was checked is what is used: blobs are held in memory, not mapped, so
+// own digest, that it belongs to its path, and the digest of each of its files (unless check_files
+// is false). The checked bytes are the ones that are used: blobs are held in memory, not mapped, so
 // that nothing that happens to the file can change them or raise SIGBUS.
 //
-// memos: files whose stamps are those of the last time that all of them were good are not read
-// again. NULL: every byte is read.
+// memos: files are not read again if their stamps are those of the last time when all of them were
+// good. NULL: every byte is read.
 OpenedEntry open_entry(const std::string& variant, bool check_files = true,
                        const Layout* memos = nullptr);
 

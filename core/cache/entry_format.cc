@@ -17,8 +17,8 @@ namespace {
 constexpr char kMagic[9] = "\x89OPDOCK\n";
 constexpr size_t kMagicBytes = 8, kDigestBytes = 32;
 
-// The head: magic, format, a check of these two, size of the JSON. The check keeps a flipped bit in
-// the format's number from passing for a newer format.
+// The head of an entry file. `check` covers magic and format, so that a flipped bit in the format's
+// number is not taken for a newer format.
 struct Head {
   char magic[kMagicBytes];
   uint32_t format;
@@ -49,7 +49,7 @@ bool is_digest(const std::string& text) {
          });
 }
 
-// Reads members of an object; the first that is missing or of another type is remembered.
+// Reads members of a JSON object, and reports the first that is missing or of another type.
 class Members {
  public:
   Members(const Json& object, std::string* problem) : object_(object), problem_(problem) {
@@ -89,7 +89,7 @@ class Members {
   std::string* problem_;
 };
 
-// Blobs follow each other in order: only their sizes are written.
+// Computes the blobs' offsets. Blobs follow each other in order, so only their sizes are stored.
 void place_blobs(uint64_t begin, std::vector<EntryBlob>* blobs) {
   for (EntryBlob& blob : *blobs) {
     blob.offset = begin;
@@ -215,7 +215,7 @@ EntryState decode_entry(std::span<const uint8_t> bytes, EntryData* data, std::st
   }
   read_metadata(*json, data, problem);
   if (!problem->empty()) return EntryState::kDamaged;
-  // Before offsets are added up, no size may be beyond the file.
+  // Each size is checked against the file's before offsets are added up, so that no sum overflows.
   uint64_t end = aligned(sizeof head + head.json_size);
   for (const EntryBlob& blob : data->blobs) {
     if (blob.size > body) end = UINT64_MAX / 2;

@@ -1,4 +1,4 @@
-// The bytes of an entry file. docs/cache.md has the format.
+// Encodes and decodes the bytes of an entry file. docs/cache.md has the format.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,8 @@ namespace opdock::cache {
 
 inline constexpr uint32_t kEntryFormat = 1;
 inline constexpr size_t kEntryHeadBytes = 24;
-inline constexpr size_t kEntryAlignment = 64;          // of the first and every further blob
-inline constexpr uint64_t kMaxMetadata = 64ull << 20;  // of JSON
+inline constexpr size_t kEntryAlignment = 64;          // alignment of each blob, in bytes
+inline constexpr uint64_t kMaxMetadata = 64ull << 20;  // bytes of JSON
 
 // A file of a published folder.
 struct EntryFile {
@@ -23,7 +23,7 @@ struct EntryFile {
   std::string sha256;  // hex
 };
 
-// Where a blob lies in the entry file.
+// A blob's place in the entry file.
 struct EntryBlob {
   std::string name;
   uint64_t offset = 0;
@@ -39,22 +39,22 @@ struct EntryData {
   std::vector<EntryFile> files;
 };
 
-// The bytes of an entry with these blobs (data.blobs is not looked at). Texts that JSON cannot hold
-// (no UTF-8, a NUL) are kept as "sha256:" and their digest.
+// Returns the bytes of an entry with these blobs (data.blobs is ignored). Texts that JSON cannot
+// hold (no UTF-8, a NUL) are stored as "sha256:" and their digest.
 std::string encode_entry(const EntryData& data, const std::vector<CacheBlob>& blobs);
 
 enum class EntryState {
   kGood,
-  kDamaged,  // something that was never written by any Opdock
-  kNewer,    // whole as far as it can be read, in a format of a later Opdock
+  kDamaged,  // bytes that no Opdock has written
+  kNewer,    // intact as far as this Opdock can read it, in the format of a later one
 };
 
-// Checks every byte, by the digest at the end, and reads the metadata. On anything but kGood
+// Checks every byte, by the digest at the end, and reads the metadata. Unless it returns kGood,
 // *problem says what was found.
 EntryState decode_entry(std::span<const uint8_t> bytes, EntryData* data, std::string* problem);
 
-// True for a name that stays inside its folder: relative, no empty, "." or ".." component, no NUL,
-// at most 255 bytes.
+// Returns whether a name stays inside its folder: relative, no empty, "." or ".." component, no
+// NUL, at most 255 bytes.
 bool is_inner_name(std::string_view name);
 
 }  // namespace opdock::cache

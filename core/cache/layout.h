@@ -1,4 +1,4 @@
-// Which file lies where in the cache's folder.
+// Gives the paths of the files in the cache's folder.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace opdock::cache {
 
-// <root>/v1/…; docs/cache.md draws it. A later layout gets a folder of its own, v2, and neither
-// touches the other's.
+// Paths below <root>/v1/; docs/cache.md draws the tree. A later layout gets a folder of its own,
+// v2, and neither touches the other's.
 struct Layout {
   std::string root;
-  std::string memo_root =
-      {};  // where memos lie instead, for a root that cannot be written; else empty
+  // The root for memos if `root` cannot be written; else empty.
+  std::string memo_root = {};
 
   std::string base() const { return root + "/v1"; }
   std::string temp() const { return base() + "/tmp"; }
@@ -31,9 +31,9 @@ struct Layout {
   std::string failures(std::string_view key) const;
   std::string failure(std::string_view key, const CacheMaker& maker) const;
   std::string failure_log(std::string_view key, const CacheMaker& maker) const;
-  // Where this machine keeps a text under a name.
+  // The file in which this machine keeps the text of a name.
   std::string memo(std::string_view name) const;
-  // The folder of what was made before for a subject: a file for each key.
+  // The folder that records what was made before for a subject: one file for each key.
   std::string history(std::string_view kind, std::string_view subject) const;
 };
 
@@ -41,11 +41,11 @@ struct Layout {
 std::optional<std::string> recall(const Layout& layout, const std::string& name);
 void remember(const Layout& layout, const std::string& name, const std::string& text);
 
-// The folder names in base() that hold entries.
+// The folders in base() that hold entries.
 inline constexpr const char* kKinds[] = {"kernels", "plugin", "tuning"};
 
-// A maker's id as a file name: itself if it is 8 to 64 lower-case hexadecimal digits, else its
-// SHA-256.
+// Returns a maker's id as a file name: the id itself if it is 8 to 64 lower-case hexadecimal
+// digits, else its SHA-256.
 std::string maker_name(const CacheMaker& maker);
 bool is_hex(std::string_view text, size_t least, size_t most);
 bool is_key(std::string_view text);

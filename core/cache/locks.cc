@@ -21,8 +21,8 @@
 namespace opdock::cache {
 namespace {
 
-// The locks whose descriptors a child must not keep. Files are opened with the mutex held, so that
-// none is between being opened and being listed when the process is forked.
+// The locks whose descriptors a forked child must close. Files are opened with the mutex held, so
+// that no fork comes between opening a file and listing it here.
 struct Registry {
   Mutex mutex;
   std::set<LockFile*> open;
@@ -41,7 +41,7 @@ std::string state_of(long pid) {
 
 void LockFile::close_in_child() {
   for (LockFile* one : registry.open) {
-    // Closing alone: unlocking would release the parent's.
+    // Only closes: unlocking would release the parent's lock.
     close(one->fd_);
     one->fd_ = -1;
     one->locked_ = false;
@@ -56,7 +56,7 @@ LockFile::~LockFile() {
   const std::lock_guard guard(registry.mutex);
   registry.open.erase(this);
   if (fd_ < 0) return;
-  // Unlocked in so many words: a child that was made by other means than fork() may hold a copy of
+  // Unlocks explicitly, because a child that was made by other means than fork() may hold a copy of
   // the descriptor for a moment.
   if (locked_) flock(fd_, LOCK_UN);
   close(fd_);
@@ -85,7 +85,7 @@ int LockFile::try_lock() {
     flock(fd_, LOCK_UN);
     locked_ = false;
     holder_.give_back();
-    return ESTALE;  // swept away between opening and locking
+    return ESTALE;  // a collection removed the file between opening and locking
   }
   return 0;
 }

@@ -10,10 +10,11 @@
 
 namespace opdock::cache {
 
-// flock(2) rather than fcntl's locks: it belongs to the open file, so the threads of one process
-// exclude each other too and closing another descriptor of the file does not release it; Linux maps
-// it to a byte-range lock of the server on NFS. What a forked child inherits would keep the lock
-// alive after its parent's death: every exclusive lock is closed in the child.
+// Uses flock(2) rather than fcntl's locks: a flock belongs to the open file, so the threads of one
+// process exclude each other too, and closing another descriptor of the file does not release it.
+// On NFS Linux maps it to a byte-range lock of the server. A descriptor that a forked child
+// inherits would keep the lock alive after its parent's death, so every exclusive lock is closed in
+// the child.
 class LockFile {
  public:
   LockFile() = default;
@@ -21,26 +22,27 @@ class LockFile {
   LockFile(const LockFile&) = delete;
   LockFile& operator=(const LockFile&) = delete;
 
-  // Opens or makes the file. errno.
+  // Opens or creates the file. Returns 0 or errno.
   int open(const std::string& path);
-  // Tries to take it exclusively, without waiting. 0, EWOULDBLOCK, ESTALE where the path has come
-  // to name another file (open again), or another errno: the file system has no locks.
+  // Tries to take the lock exclusively, without waiting. Returns 0; EWOULDBLOCK; ESTALE if the path
+  // now names another file (open again); or another errno if the file system has no locks.
   int try_lock();
-  // Whether it is held by this thread, or by one that waits for this thread.
+  // Returns whether the lock is held by this thread, or by one that waits for this thread.
   bool would_wait_for_itself() const;
-  // Says in the file who holds it and for what. Failing is no harm: only a message lacks it.
+  // Writes into the file who holds the lock and for what. A failure does no harm: only a message
+  // lacks it.
   void write_holder(const std::string& what);
-  void unlink();  // while holding it
+  void unlink();  // only while holding the lock
   static void close_in_child();
 
  private:
   std::string path_;
   int fd_ = -1;
   bool locked_ = false;
-  Turn holder_;  // of this process
+  Turn holder_;  // the thread of this process that holds the lock
 };
 
-// Who holds a lock, as the file says.
+// The holder of a lock, as its file says.
 struct Holder {
   long pid = 0;
   std::string host;
@@ -48,12 +50,14 @@ struct Holder {
   std::string what;
 };
 std::optional<Holder> read_holder(const std::string& path);
-// "pid 12 on host a, which makes axpy for sm_90a", and "(stopped)" where that can be seen.
+// Returns "pid 12 on host a, which makes axpy for sm_90a", and, if that can be seen, that the
+// process is stopped.
 std::string to_text(const Holder& holder);
 
-// flock with LOCK_SH or LOCK_EX on any open file, not waiting. 0, EWOULDBLOCK or another errno.
+// Calls flock with LOCK_SH or LOCK_EX on any open file, without waiting. Returns 0, EWOULDBLOCK or
+// another errno.
 int try_flock(int fd, int operation);
-// True for the errors of a file system that has no locks.
+// Returns whether the error is one of a file system that has no locks.
 bool means_no_locks(int error);
 
 }  // namespace opdock::cache

@@ -50,7 +50,8 @@ std::vector<Listed> verify(const Layout& layout) {
 
 Cleared clear(const Layout& layout) {
   Cleared result;
-  // Where there are no locks, it is not known what is in use: all is removed then.
+  // Without locks it is not known what is in use. A time in the far future makes everything count
+  // as unused then, so that all of it is removed.
   constexpr int64_t kFarFuture = int64_t{1} << 40;
   for (const Variant& variant : list_variants(layout)) {
     if (!remove_unused(layout, variant, kFarFuture)) {
@@ -63,7 +64,7 @@ Cleared clear(const Layout& layout) {
   for (const char* name : {"failures", "history", "memos", "bad"}) {
     remove_tree(layout.base() + "/" + name);
   }
-  collect(layout, UINT64_MAX);  // sweeps
+  collect(layout, UINT64_MAX);  // sweeps leftovers
   return result;
 }
 

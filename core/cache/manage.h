@@ -1,4 +1,4 @@
-// What `opdock cache` does: listing, clearing and verifying, and moving entries between machines.
+// Implements `opdock cache`: lists, clears and verifies entries, and moves them between machines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace opdock::cache {
 
-// Opens the variants one after another, with all their files checked if `check`. Each is closed
-// after its visit: they may be more than this process can hold open, or in memory. Ends where
-// visit() is false.
+// Opens the variants one after another, and checks all their files if `check`. Each is closed after
+// its visit, because there may be more than this process can hold open, or in memory. Stops when
+// visit() returns false.
 void for_each_entry(
     const Layout& layout, bool check,
     const std::function<bool(const Variant& variant, const OpenedEntry& opened)>& visit);
@@ -21,42 +21,42 @@ void for_each_entry(
 struct Listed {
   Variant variant;
   OpenedEntry::State state;
-  std::string problem;         // what was found, unless kGood
-  std::string subject, maker;  // empty unless kGood, as `created` is 0
+  std::string problem;         // the problem that was found, unless kGood
+  std::string subject, maker;  // empty unless kGood, and `created` is 0
   int64_t created = 0;
 };
-// Every variant; with all its files checked if `check`.
+// Lists every variant, and checks all its files if `check`.
 std::vector<Listed> list_entries(const Layout& layout, bool check);
 
-// Checks every byte of everything, and sets aside what is damaged.
+// Checks every byte of every variant, and sets aside the damaged ones.
 std::vector<Listed> verify(const Layout& layout);
 
 struct Cleared {
   size_t removed = 0, in_use = 0;
   uint64_t removed_bytes = 0;
 };
-// Removes everything, newer formats and remembered failures too, except entries and build folders
-// that a live process uses.
+// Removes everything, including newer formats and remembered failures, except entries and build
+// folders that a live process uses.
 Cleared clear(const Layout& layout);
 
 struct Exported {
   size_t entries = 0;
-  uint64_t bytes = 0;                 // of the file
+  uint64_t bytes = 0;                 // size of the file
   std::vector<std::string> left_out;  // paths of entries that are damaged or in a newer format
 };
-// Writes every good entry into a tar file (POSIX.1-1988 ustar, uncompressed), atomically. False and
-// a reason (cache-write).
+// Writes every good entry into a tar file (POSIX.1-1988 ustar, uncompressed), atomically. Returns
+// false and a reason (cache-write) on failure.
 bool export_entries(const Layout& layout, const std::string& file, Exported* result,
                     std::vector<Reason>* reasons);
 
 struct Imported {
   size_t entries = 0;
-  size_t present = 0;  // were there already, and stay as they are
+  size_t present = 0;  // existed already, and are kept as they are
 };
-// Takes over what export wrote. Everything is checked before anything is taken over: on a file that
-// was cut, changed, or names anything but entries (cache-archive, cache-newer), nothing is. Nor is
-// it where entries have code, which runs as it is once it is in the cache, unless `trust`
-// (cache-untrusted).
+// Imports what export_entries() wrote. Everything is checked before anything is imported: from a
+// file that was cut or changed, or that names anything but entries (cache-archive, cache-newer),
+// nothing is imported. Code runs as it is once it is in the cache, so nothing is imported from a
+// file with code either unless `trust` is set (cache-untrusted).
 bool import_entries(const Layout& layout, const std::string& file, bool trust, Imported* result,
                     std::vector<Reason>* reasons);
 

@@ -1,4 +1,4 @@
-// Entries in one file, for another machine: a tar file, which any tar reads.
+// Exports and imports entries as one tar file, which any tar reads, for another machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <unistd.h>
@@ -16,14 +16,14 @@
 namespace opdock::cache {
 namespace {
 
-// An archive being read, into a folder that looks like a cache's root.
+// An archive that is being read, into a folder laid out like a cache's root.
 struct Reading {
   int fd;
-  uint64_t left;  // bytes of the archive
+  uint64_t left;  // unread bytes of the archive
   std::string staging;
   std::set<std::string> variants;  // "v1/kernels/ab/KEY/MAKER"
-  std::string problem;             // what was found, if it is not an archive of entries
-  int error = 0;                   // of reading or writing
+  std::string problem;             // the problem that was found, if it is not an archive of entries
+  int error = 0;                   // errno of reading or writing
 };
 
 bool take(Reading* reading, char* out, size_t size) {
@@ -44,7 +44,8 @@ bool take(Reading* reading, char* out, size_t size) {
   return true;
 }
 
-// "v1/<kind>/<2 hex>/<key>/<maker>", and behind it nothing or a name that stays inside.
+// Returns the leading "v1/<kind>/<2 hex>/<key>/<maker>" of a name that has nothing after it or a
+// name that stays inside; nullopt for any other name.
 std::optional<std::string> variant_of(const std::string& name) {
   std::vector<std::string> parts;
   size_t begin = 0;
@@ -116,7 +117,7 @@ bool extract_all(Reading* reading) {
   }
 }
 
-// Moves what was extracted and checked into its place.
+// Moves the extracted and checked variants into their places.
 bool place_all(const Layout& layout, const Reading& reading, Imported* result,
                std::vector<Reason>* reasons) {
   for (const std::string& variant : reading.variants) {
@@ -125,7 +126,7 @@ bool place_all(const Layout& layout, const Reading& reading, Imported* result,
     int error = make_folders(parent_of(to));
     if (error == 0) error = rename_new(from, to);
     if (error == EEXIST) {
-      // One that is damaged gives way.
+      // A damaged entry is replaced.
       const OpenedEntry there = open_entry(to);
       if (there.state != OpenedEntry::kDamaged) {
         ++result->present;

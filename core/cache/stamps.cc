@@ -10,7 +10,7 @@ namespace opdock {
 namespace {
 
 constexpr int64_t kSecond = 1000000000;
-constexpr int64_t kSettled = 2 * kSecond;  // the coarsest clock of a file system: FAT's
+constexpr int64_t kSettled = 2 * kSecond;  // the tick of the coarsest file system clock: FAT's
 
 int64_t nanoseconds(const timespec& time) {
   return int64_t{time.tv_sec} * kSecond + time.tv_nsec;
@@ -22,7 +22,7 @@ std::string path_of(const std::string& folder, const std::string& name) {
 
 }  // namespace
 
-// Kept as its bytes: a record is of one machine and one user.
+// Stored as its bytes, because a record is for one machine and one user.
 struct Stamps::Stamp {
   uint64_t only_kind = 0, is_folder = 0;
   uint64_t device = 0, inode = 0, size = 0;
@@ -95,7 +95,7 @@ std::optional<std::string> Stamps::seal(std::string_view value) const {
 
 std::optional<std::string> Stamps::open(const std::string& folder, std::string_view text) {
   std::optional<std::vector<std::string>> texts = unpack_texts(text);
-  // A value, and pairs; without a pair it would hold for ever.
+  // A value and pairs; without any pair the value would hold for ever.
   if (!texts || texts->size() < 3 || texts->size() % 2 == 0) return std::nullopt;
   for (size_t i = 1; i < texts->size(); i += 2) {
     Stamp then, today;

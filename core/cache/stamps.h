@@ -1,4 +1,4 @@
-// Whether files still are as they were when they were read, without reading them again.
+// Tells whether files are still as they were when they were read, without reading them again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,30 +11,32 @@
 
 namespace opdock {
 
-// Notes how the files and folders that something is derived from look (device, inode, size, times
-// of modification and of change), and gives a text to be kept beside what was derived. A change
-// within one tick of the file system's clock leaves the times as they are: nothing is vouched for
-// that changed less than two seconds before it was read, or, by a clock that was wrong, after it.
-// One thread.
+// Records how the files and folders that a value is derived from look (device, inode, size, times
+// of modification and of change), and gives a text to be kept with the value. A change within one
+// tick of the file system's clock leaves the times as they are, so files are not vouched for that
+// changed less than two seconds before they were read or, by a clock that was wrong, after it. One
+// thread.
 class Stamps {
  public:
-  // folder: absolute; what is noted lies below it. Begins the reading, at begin_ns of the clock.
+  // folder: absolute; everything recorded lies below it. The reading begins now, at begin_ns of the
+  // clock.
   explicit Stamps(std::string folder, int64_t begin_ns = now_ns());
   static int64_t now_ns();  // since the epoch
 
-  // Notes the file or folder, before it is read. name: relative to the folder; "" is the folder
-  // itself, whose stamp changes when a name in it comes or goes. Links are followed.
+  // Records the file or folder; to be called before it is read. name: relative to the folder; "" is
+  // the folder itself, whose stamp changes when a name in it comes or goes. Links are followed.
   void add(const std::string& name);
-  // Notes only whether it is a folder: that is all that counted.
+  // Records only whether it is a folder, for readers to whom nothing else matters.
   void add_kind(const std::string& name);
-  // Something could not be read: nothing can be said of next time.
+  // Records that something could not be read, so that nothing can be vouched for next time.
   void spoil() { is_sound_ = false; }
 
-  // After the reading: `value` and the stamps as one text. None if something was spoilt, changed
-  // meanwhile, or changed too lately.
+  // To be called after the reading. Returns `value` and the stamps as one text; nullopt if
+  // something was spoilt, changed meanwhile, or changed too recently.
   std::optional<std::string> seal(std::string_view value) const;
 
-  // The value of a text that seal() gave, if everything in it still looks the same below `folder`.
+  // Returns the value of a text that seal() returned, if everything in it still looks the same
+  // below `folder`.
   static std::optional<std::string> open(const std::string& folder, std::string_view text);
 
  private:
@@ -48,7 +50,7 @@ class Stamps {
   std::vector<std::pair<std::string, std::string>> seen_;  // name, stamp as bytes
 };
 
-// Texts as one, and apart again; nothing if `packed` was not made so.
+// Joins texts into one, and splits it again; nullopt if `packed` was not made by pack_texts().
 std::string pack_texts(const std::vector<std::string>& texts);
 std::optional<std::vector<std::string>> unpack_texts(std::string_view packed);
 

@@ -1,4 +1,4 @@
-// Opening, finding and setting aside.
+// Opens the store, finds entries, and sets unusable ones aside.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/store.h"
 
@@ -31,7 +31,7 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
   if (rename(variant.c_str(), to.c_str()) != 0) {
     return errno == ENOENT ? Aside::kGone : Aside::kFailed;
   }
-  if (!is_the_one(to)) {  // a good one was published in between: back with it
+  if (!is_the_one(to)) {  // a good one was published in between: move it back
     rename_new(to, variant);
     return Aside::kGone;
   }
@@ -95,7 +95,7 @@ std::vector<std::shared_ptr<CacheEntry>> Store::find(const CacheRequest& request
                "a folder that can be read");
   }
   for (const std::string& name : names) {
-    if (!is_hex(name, 8, 64)) continue;  // no variant of this layout
+    if (!is_hex(name, 8, 64)) continue;  // not a variant of this layout
     const std::string variant = folder + "/" + name;
     const OpenedEntry opened = open_entry(variant, true, &layout_);
     if (opened.state == OpenedEntry::kGood) found.push_back(opened.entry);

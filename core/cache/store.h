@@ -1,4 +1,4 @@
-// The cache on disk.
+// Implements the cache on disk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,23 +17,23 @@ namespace opdock::cache {
 
 void add_reason(std::vector<Reason>* reasons, Code code, std::string found, std::string wanted);
 
-// What setting aside did.
+// The outcome of move_aside().
 enum class Aside { kMoved, kGone, kFailed };
 
-// Moves a variant that is damaged or useless to the bad folder, unless another has replaced it
-// meanwhile: `opened` says which one was looked at.
+// Moves a damaged or useless variant to the bad folder, unless another has replaced it meanwhile:
+// `opened` identifies the one that was examined.
 Aside move_aside(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
                  const std::string& why);
 
-// What speaks against a variant that was opened and is there, but is not good; one that is damaged
-// is set aside.
+// Adds the reason against a variant that was opened and exists, but is not good. A damaged one is
+// set aside.
 void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
                   std::vector<Reason>* reasons);
 
 class Store final : public Cache {
  public:
-  // root: checked already; empty: a cache that misses everything, for the reason given.
-  // memo_root: where memos go instead; empty: with the rest.
+  // root: checked already; empty: a cache that misses everything, for the reason `unusable`.
+  // memo_root: where memos go; empty: they go below root.
   Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root = {});
   ~Store() override;
 
@@ -66,10 +66,11 @@ class Store final : public Cache {
 
  private:
   bool is_usable(std::vector<Reason>* reasons) const;
-  // Makes the root, its marks and `folder`; *changed as make_folders. errno.
+  // Makes the root, its CACHEDIR.TAG and `folder`; *changed as in make_folders(). Returns 0 or
+  // errno.
   int prepare(const std::string& folder, std::vector<std::string>* changed = nullptr);
-  // Puts `temp`, a file or folder, in the variant's place and syncs that and the folders in
-  // `changed`. Returns what stands there afterwards.
+  // Moves `temp`, a file or folder, into the variant's place, and syncs that place's folder and the
+  // folders in `changed`. Returns the entry that is there afterwards.
   std::shared_ptr<CacheEntry> put_in_place(const std::string& temp, const std::string& variant,
                                            std::vector<std::string> changed,
                                            std::vector<Reason>* reasons);
@@ -78,25 +79,26 @@ class Store final : public Cache {
   const Layout layout_;
   const uint64_t max_bytes_;
   const Reason unusable_;
-  Mutex mutex_;  // of what follows
+  Mutex mutex_;  // guards the members below
   struct Folder {
-    pid_t maker;  // a forked child must not remove its parent's
+    pid_t maker;  // a forked child must not remove its parent's folder
     std::unique_ptr<LockFile> lock;
   };
   std::map<std::string, Folder> folders_;  // made by make_folder
 };
 
-// Makes `folder`, of the cache at `root`, and marks a cache that begins with it; *changed as
-// make_folders. errno.
+// Makes `folder`, in the cache at `root`, and writes CACHEDIR.TAG if that began the cache; *changed
+// as in make_folders(). Returns 0 or errno.
 int prepare_folder(const std::string& root, const std::string& folder,
                    std::vector<std::string>* changed = nullptr);
-// Puts into the history what was made for a subject. Best effort.
+// Adds to the history what was made for a subject. Best effort.
 void record_history(const Layout& layout, const EntryData& data);
-// What was made cannot have failed. Best effort.
+// Forgets the failure of a variant that has now been made. Best effort.
 void forget_failure_of(const Layout& layout, const std::string& key, const CacheMaker& maker);
-// What an entry says of what it was made for, now, by `maker`.
+// Returns the metadata of an entry that `maker` makes now for `request`.
 EntryData entry_data(const CacheRequest& request, const CacheMaker& maker);
-// Replaces a small file that may be lost or found damaged: atomically, not durably.
+// Replaces a small file that may be lost or found damaged: atomically, but not durably. Returns 0
+// or errno.
 int replace_file(const Layout& layout, const std::string& path, std::string_view bytes);
 
 }  // namespace opdock::cache

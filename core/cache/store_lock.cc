@@ -1,4 +1,4 @@
-// Waiting for another that makes the same thing.
+// Waits while another thread, process or machine makes the same entry.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/file.h>
 
@@ -14,12 +14,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(4);
-constexpr auto kSilence = std::chrono::seconds(2);  // of waiting, before it is reported
-constexpr auto kRepeat = std::chrono::seconds(1);   // the holder may change
+constexpr auto kSilence = std::chrono::seconds(2);  // waiting time before the first report
+constexpr auto kRepeat = std::chrono::seconds(1);   // between reports: the holder may change
 
 class HeldLock final : public CacheLock {
  public:
-  // file: NULL where there is nothing to hold.
+  // file: NULL if there is no lock to hold.
   HeldLock(std::unique_ptr<LockFile> file, bool is_turn)
       : file_(std::move(file)), is_turn_(is_turn) {}
   bool is_turn() const override { return is_turn_; }
@@ -29,11 +29,11 @@ class HeldLock final : public CacheLock {
   const bool is_turn_;
 };
 
-// What stands at a path, if anything.
+// Identifies the file or folder at a path, if there is any.
 struct Identity {
   dev_t device = 0;
   ino_t inode = 0;
-  int64_t seconds = 0, nanoseconds = 0;  // of its last change: inode numbers are used again
+  int64_t seconds = 0, nanoseconds = 0;  // time of its last change: inode numbers are reused
   bool operator==(const Identity&) const = default;
 };
 
@@ -54,8 +54,9 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
                "a folder that can be written");
     return nullptr;
   }
-  // One lock is passed from hand to hand; sixty waiters would each wait for all before them. What
-  // they wait for is the result, so all look as soon as it, or a remembered failure, is there.
+  // The lock goes from one waiter to the next, so the last of sixty would wait for all before it.
+  // They wait for the result, so each looks in every round whether the result or a remembered
+  // failure is there.
   const std::string result = layout_.variant(request.kind, key, maker);
   const std::string failure = layout_.failure(key, maker);
   const Identity old_result = identify(result), old_failure = identify(failure);
@@ -70,7 +71,7 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
       continue;
     }
     if (error != 0 && error != EWOULDBLOCK) break;
-    // Also for whom the lock comes first: it has waited for what has come all the same.
+    // Checked even after acquiring the lock: the result may have appeared meanwhile.
     const Identity new_result = identify(result), new_failure = identify(failure);
     if ((new_result.inode != 0 && new_result != old_result) ||
         (new_failure.inode != 0 && new_failure != old_failure)) {
@@ -103,7 +104,7 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
                "a file that can be written");
     return nullptr;
   }
-  // Racing makers publish the same thing, and the loser drops its own.
+  // Without locks, makers may race: they publish the same thing, and the loser drops its own.
   add_reason(reasons, Code::kCacheLock, path + ": " + error_text(error), "a lock");
   return std::make_unique<HeldLock>(nullptr, true);
 }

@@ -1,4 +1,4 @@
-// Publishing, and folders to build in.
+// Publishes entries, and makes folders to build in.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/file.h>
@@ -17,14 +17,14 @@ constexpr const char* kCacheTag =
     "Signature: 8a477f597d28d172789f06886806bc55\n"
     "# A cache of Opdock, which can make all of it again. See https://bford.info/cachedir/\n";
 
-// Best effort: it keeps backup programs out.
+// Marks the folder so that backup programs skip it. Best effort.
 void write_cache_tag(const std::string& root) {
   Fd fd;
   if (open_file(root + "/CACHEDIR.TAG", O_WRONLY | O_CREAT | O_EXCL, 0600, &fd) != 0) return;
   write_all(fd.get(), kCacheTag);
 }
 
-// Removes whatever is not listed, so that nothing else is published. Folders above a listed
+// Removes everything that is not listed, so that nothing else is published. Folders above a listed
 // file stay.
 void keep_only(const std::string& folder, const std::string& prefix,
                const std::set<std::string>& files) {
@@ -45,7 +45,8 @@ void keep_only(const std::string& folder, const std::string& prefix,
   }
 }
 
-// Digest, mode and fsync of a file that is to be published.
+// Sets the mode of a file that is to be published, syncs it, and computes its digest. Returns 0 or
+// errno.
 int settle_file(const std::string& folder, const std::string& name, EntryFile* out) {
   const std::string path = folder + "/" + name;
   Fd fd;
@@ -53,17 +54,18 @@ int settle_file(const std::string& folder, const std::string& name, EntryFile* o
   struct stat status{};
   if (fstat(fd.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) return EISDIR;
-  // The file keeps the mode that the umask gave it, so that a copy of it serves others too.
+  // The file keeps the mode that the umask gave it, so that other users can use a copy of it.
   if (fchmod(fd.get(), (status.st_mode & 0755) | 0600) != 0) return errno;
   if (const int error = sync_file(fd.get())) return error;
   out->name = name;
   return digest_file(path, UINT64_MAX, &out->sha256, &out->size);
 }
 
-// Writes a new file durably and leaves it open.
+// Writes a new file durably and leaves it open. Returns 0 or errno.
 int write_file(const std::string& path, std::string_view bytes, Fd* out) {
   if (const int error = open_file(path, O_RDWR | O_CREAT | O_EXCL, 0600, out)) return error;
-  // Says that its maker is alive. Where there are no locks, its age has to do.
+  // The lock shows that the file's maker is alive. Without locks, a collection goes by the file's
+  // age.
   try_flock(out->get(), LOCK_SH);
   if (const int error = write_all(out->get(), bytes)) return error;
   return sync_file(out->get());
@@ -96,7 +98,7 @@ std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const s
     int error = make_folders(parent_of(variant), &changed);
     if (error == 0) error = rename_new(temp, variant);
     if (error == ENOENT && attempt < 2 && access(temp.c_str(), F_OK) == 0) {
-      continue;  // an emptied folder was swept between making it and using it
+      continue;  // the empty folder was swept between its creation and its use
     }
     const bool is_ours = error == 0;
     if (is_ours) {
@@ -105,7 +107,7 @@ std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const s
         if (error == 0) error = sync_folder(folder);
       }
     }
-    if (is_ours && error != 0) {  // it may be gone after a crash: that does not count as published
+    if (is_ours && error != 0) {  // after a crash it may be gone, so it does not count as published
       if (rename(variant.c_str(), temp.c_str()) != 0) remove_tree(variant);
     }
     if (error != 0 && error != EEXIST) return refuse(error);
@@ -115,10 +117,10 @@ std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const s
       return opened.entry;
     }
     report_unfit(layout_, variant, opened, reasons);
-    // What stands there stays.
+    // The variant that is there stays.
     if (opened.state == OpenedEntry::kNewer || opened.state == OpenedEntry::kUnreadable)
       return nullptr;
-    if (is_ours) break;  // ours, and already no more
+    if (is_ours) break;  // this call's own, and already gone or damaged
   }
   add_reason(reasons, Code::kCacheWrite, variant + ", which does not stay as it is written",
              "a file system that keeps what is written");
@@ -138,7 +140,7 @@ std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
   if (error == 0) error = write_file(temp, encode_entry(data, blobs), &file);
   std::shared_ptr<CacheEntry> entry;
   if (error == 0) {
-    // lock() may have made these before, and does not sync.
+    // lock() may have made these folders before, and does not sync them.
     changed.insert(changed.end(), {layout_.base(), layout_.root});
     entry = put_in_place(temp, layout_.variant(data.kind, data.key, maker), std::move(changed),
                          reasons);
@@ -146,7 +148,7 @@ std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
     add_reason(reasons, Code::kCacheWrite, temp + ": " + error_text(error),
                "a cache that can be written");
   }
-  unlink(temp.c_str());  // of a loser or a failure
+  unlink(temp.c_str());  // left over if another was first or something failed
   return entry;
 }
 
@@ -164,7 +166,7 @@ bool Store::replace_blobs(const CacheRequest& request, const CacheMaker& maker,
     Fd file;
     error = prepare(layout_.temp(), &changed);
     if (error == 0) error = write_file(temp, encode_entry(data, blobs), &file);
-    // lock() may have made these before, and does not sync.
+    // lock() may have made these folders before, and does not sync them.
     changed.insert(changed.end(), {layout_.base(), layout_.root});
     if (error == 0) error = make_folders(parent_of(variant), &changed);
     if (error == 0 && rename(temp.c_str(), variant.c_str()) != 0) error = errno;
@@ -172,7 +174,7 @@ bool Store::replace_blobs(const CacheRequest& request, const CacheMaker& maker,
     for (const std::string& folder : changed) {
       if (error == 0) error = sync_folder(folder);
     }
-    unlink(temp.c_str());  // of a failure
+    unlink(temp.c_str());  // left over after a failure
   }
   if (error == 0) return true;
   add_reason(reasons, Code::kCacheWrite, variant + ": " + error_text(error),
@@ -187,7 +189,7 @@ std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
   int error = prepare(layout_.temp());
   if (error == 0) error = lock->open(folder + ".lock");
   if (error == 0) {
-    const int lock_error = lock->try_lock();  // without locks, its age has to do
+    const int lock_error = lock->try_lock();  // without locks, a collection goes by its age
     if (lock_error == 0) lock->write_holder("a build");
     if (lock_error == ESTALE || mkdir(folder.c_str(), 0700) != 0) {
       error = lock_error == ESTALE ? ESTALE : errno;
@@ -264,7 +266,7 @@ std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
   if (entry == nullptr) {
     unlink((folder + "/entry").c_str());  // the caller may use the files, or discard the folder
   } else {
-    discard_folder(folder);  // of the loser; the winner's is only a lock by now
+    discard_folder(folder);  // if another was first; otherwise only the lock is left of it
   }
   return entry;
 }

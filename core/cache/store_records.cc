@@ -1,5 +1,5 @@
-// What is remembered beside the entries: failures, and what was made before for a subject,
-// and texts that spare this machine work.
+// Keeps records next to the entries: failures, what was made before for a subject, and texts that
+// spare this machine work (memos).
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,9 +17,9 @@ namespace opdock::cache {
 namespace {
 
 constexpr uint64_t kMaxRecord = 16ull << 20;
-constexpr size_t kKeptHistory = 4;  // keys a subject
+constexpr size_t kKeptHistory = 4;  // keys per subject
 
-// A record is an entry file too, so that damage to it is noticed in the same way.
+// Reads a record. It is an entry file too, so that damage to it is noticed in the same way.
 std::optional<EntryData> read_record(const std::string& path, std::vector<uint8_t>* bytes,
                                      bool* is_damaged) {
   *is_damaged = false;
@@ -51,7 +51,7 @@ std::string member(const Json& object, std::string_view name) {
   return found == nullptr ? std::string() : found->text;
 }
 
-// nullopt if it has a code that this Opdock does not know.
+// Parses reasons; nullopt if the text has a code that this Opdock does not know.
 std::optional<std::vector<Reason>> parse(std::string_view text) {
   std::string problem;
   const std::optional<Json> list = parse_json(text, &problem);
@@ -68,7 +68,7 @@ std::optional<std::vector<Reason>> parse(std::string_view text) {
   return reasons;
 }
 
-// Modification time in nanoseconds; 0 for what is not there.
+// Returns the modification time in nanoseconds; 0 if the path does not exist.
 int64_t modified_ns(const std::string& path) {
   struct stat status{};
   if (lstat(path.c_str(), &status) != 0) return 0;
@@ -109,7 +109,8 @@ std::vector<std::string> differences(const std::vector<CacheField>& now,
   return texts;
 }
 
-// Of a kept text; its name is part of it, so that no other file can be put in its place.
+// Returns the digest of a memo. It covers the memo's name, so that no other file can be put in its
+// place.
 Digest memo_digest(const std::string& name, const std::string& text) {
   FieldHasher hasher;
   return hasher.add("memo 1").add(name).add(text).finish();
@@ -136,7 +137,7 @@ std::optional<std::vector<Reason>> Store::failure(const CacheRequest& request,
   std::vector<uint8_t> bytes;
   bool is_damaged = false;
   const std::optional<EntryData> data = read_record(path, &bytes, &is_damaged);
-  if (is_damaged) unlink(path.c_str());  // the next attempt finds out anew
+  if (is_damaged) unlink(path.c_str());  // the next attempt finds out again
   if (!data || data->key != key || maker_name(data->maker) != maker_name(maker)) return {};
   if (data->blobs.size() != 1) return {};
   const EntryBlob& blob = data->blobs.front();
@@ -213,7 +214,7 @@ void remember(const Layout& layout, const std::string& name, const std::string& 
   if (!layout.memo_root.empty()) {
     if (prepare_folder(memos.root, memos.base()) != 0) return;
   } else if (!can_write(memos.base())) {
-    return;  // a cache that was only looked into is not made for that
+    return;  // a cache that was only read is not created for a memo
   }
   const Digest digest = memo_digest(name, text);
   replace_file(memos, memos.memo(name),

@@ -16,7 +16,7 @@
 namespace opdock::cache {
 namespace {
 
-// As it lies in a block.
+// The header of a file, as a block holds it.
 struct Header {
   char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100];
   char magic[6], version[2], user[32], group[32], major[8], minor[8], prefix[155], pad[12];
@@ -36,7 +36,8 @@ void put(char* field, size_t size, std::string_view text) {
   std::memcpy(field, text.data(), std::min(size, text.size()));
 }
 
-// The name goes into two fields, split at a slash. False if it does not fit.
+// Makes the header. A long name is split at a slash and goes into two fields. Returns false if the
+// name or the size does not fit.
 bool make_header(const std::string& name, uint64_t size, bool is_executable, Header* header) {
   *header = {};
   size_t split = 0;
