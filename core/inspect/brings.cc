@@ -1,4 +1,4 @@
-// The libraries that a package finds because it requires other packages, which bring them.
+// Knows which libraries a package finds because it requires other packages, which bring them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>
@@ -9,8 +9,8 @@
 namespace opdock {
 namespace {
 
-// Beginnings of names behind "lib", in small letters. PyTorch's wheels load the vendors' libraries
-// that they are built with: CUDA's or ROCm's.
+// Beginnings of library names after "lib", in lower case. PyTorch's wheels load the vendors'
+// libraries that they are built with: CUDA's or ROCm's.
 constexpr std::string_view kOfTorch[] = {
     "torch",     "c10",       "shm",        "caffe2",   "cudart",       "cublas",    "cudnn",
     "cufft",     "curand",    "cusolver",   "cusparse", "cufile",       "cupti",     "nccl",
@@ -24,7 +24,7 @@ constexpr struct {
                    {"cuda-cupti", "cupti"},    {"intel-openmp", "iomp5"},
                    {"nvtx", "nvtoolsext"},     {"tensorflow-cpu", "tensorflow"}};
 
-// "cublas" of "nvidia-cublas-cu12", "cuda-runtime" of "nvidia-cuda-runtime".
+// Returns "cublas" for "nvidia-cublas-cu12" and "cuda-runtime" for "nvidia-cuda-runtime".
 std::string_view plain_name(std::string_view package) {
   if (package.starts_with("nvidia-")) package.remove_prefix(7);
   const size_t at = package.rfind("-cu");

@@ -18,13 +18,14 @@ bool has_gpu_code(const SurveyedFile& file) {
   return !file.report.at("cuda_archs").empty() || !file.report.at("hip_archs").empty();
 }
 
-// Whether it has code for a kind of GPU that is there, whatever that is worth.
+// Returns whether the file has code for a kind of GPU that is there, even if it cannot run on it.
 bool is_for_these_gpus(const SurveyedFile& file) {
   return std::any_of(file.gpus.begin(), file.gpus.end(),
                      [](const GpuCell& cell) { return cell.state != GpuState::kNoCode; });
 }
 
-// A library loads where its GPUs are missing; a package whose GPU code is all for others is no use.
+// Returns the reason against a package whose GPU code is all for other kinds of GPUs: its libraries
+// load without their GPUs, but the package is of no use.
 Reason other_vendor_reason(const std::vector<SurveyedFile>& files, const std::vector<Gpu>& gpus) {
   std::set<std::string> built_for;
   for (const SurveyedFile& file : files) {
@@ -92,7 +93,7 @@ class Conclusion {
     return !context_.reach || context_.reach->files.count(file.path) != 0;
   }
 
-  // Whether something of this package or of another one loads the library before the file needs it.
+  // Returns whether this package or another one loads the library before the file needs it.
   bool is_loaded_before(const std::string& path) const {
     if (context_.is_loaded_before && context_.is_loaded_before(path)) return true;
     const bool is_own = std::any_of(package_.files.begin(), package_.files.end(),
@@ -101,7 +102,7 @@ class Conclusion {
            (context_.reach->loads_libraries || context_.reach->files.count(path) != 0);
   }
 
-  // Takes away the reasons that libraries are elsewhere or not known where that is as meant.
+  // Removes the reasons that libraries are elsewhere or not known if that is as intended.
   void assume(SurveyedFile* file) {
     const bool is_all_there =
         std::all_of(file->elsewhere.begin(), file->elsewhere.end(),
@@ -129,12 +130,13 @@ class Conclusion {
     file->report["reasons"] = to_json(file->reasons);
   }
 
-  // Decides what the file adds to the package's verdict where no other file does the same work.
+  // Decides what the file adds to the package's verdict if no other file does the same work.
   void weigh(SurveyedFile* file) {
-    // Packages for several vendors load the library that fits.
+    // A package for several vendors loads the library that fits.
     const bool is_for_others = has_own_ && has_gpu_code(*file) && !is_for_these_gpus(*file);
     const bool is_loaded = loaded_.count(file->path) != 0;
-    // GPU code that the import does not lead to is loaded later, by a name that is not seen.
+    // If the import reaches no code for these GPUs, such code is loaded later, by a name that is
+    // not seen.
     const bool adds_gpu_code = is_for_these_gpus(*file) && (is_loaded || !reaches_own_);
     file->counts = !is_for_others && (is_root(*file) || adds_gpu_code);
     file->share = !file->counts ? State::kUsable : is_root(*file) ? file->state : file->gpu_state;
@@ -146,8 +148,8 @@ class Conclusion {
                                                 : State::kUsable;
   }
 
-  // Files that do the same work: the package loads the best of them, and another one on another
-  // GPU.
+  // Chooses among files that do the same work: the package loads the best of them, and another one
+  // on another GPU.
   void choose(std::vector<SurveyedFile*> files) {
     if (has_own_) {
       std::erase_if(files, [](SurveyedFile* file) {
@@ -177,7 +179,7 @@ class Conclusion {
     }
     for (SurveyedFile* file : files) {
       file->counts = best.count(file) != 0;
-      // Of the GPUs that are here one has to be served.
+      // One GPU of those that are here has to be served, not all.
       if (has_own_ && !context_.described) file->share = std::min(file->share, best_state);
       chosen_.insert(file);
     }
@@ -186,8 +188,8 @@ class Conclusion {
   const std::vector<Gpu>& gpus_;
   const PackageContext& context_;
   SurveyedPackage& package_;
-  std::set<std::string> loaded_;          // paths of what the roots bring with them
-  std::set<const SurveyedFile*> chosen_;  // whose cells are in the package's
+  std::set<std::string> loaded_;          // paths of the libraries that the roots load
+  std::set<const SurveyedFile*> chosen_;  // files whose cells are in the package's
   bool has_own_ = false, reaches_own_ = false;
 };
 

@@ -1,4 +1,4 @@
-// A package's verdict, from those of its files.
+// Derives a package's verdict from those of its files.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,23 +13,25 @@
 namespace opdock {
 
 struct PackageContext {
-  std::optional<Reach> reach;  // nullopt: of what is no package; all its files count
+  std::optional<Reach> reach;  // nullopt: this is not a package, and all its files count
   bool described = false;      // Surroundings::described: each GPU has to be served
-  // Whether another package that has the library at that path is loaded before this one.
+  // Returns whether another package, which is loaded before this one, has the library at that path.
   std::function<bool(const std::string& path)> is_loaded_before;
 };
 
 // Sets what the files add (share, counts), the package's state and its cells, and sorts the files,
-// the worst first. A library that is taken to be loaded before is no reason any more, but a notice.
+// the worst first. If a library is assumed to be loaded before, that is a notice and no longer a
+// reason against.
 void conclude(const std::vector<Gpu>& gpus, const PackageContext& context,
               SurveyedPackage* package);
 
-// Whether a package with these requirements (normalised names) brings the library by what it
-// requires: "libcublas.so.12" comes with nvidia-cublas-cu12, and with torch.
+// Returns whether a package with these requirements (normalised names) gets the library from what
+// it requires: "libcublas.so.12" comes with nvidia-cublas-cu12, and with torch.
 bool brings(const std::vector<std::string>& requirements, const std::string& library);
 
-// Files that do the same work for different versions or kinds of device have the same key:
-// "foo/libfoo_*.so" of "foo/libfoo_cuda128.so" and "foo/libfoo_cpu.so". Empty: it names no such.
+// Returns the same key for files that do the same work for different versions or kinds of device:
+// "foo/libfoo_*.so" for "foo/libfoo_cuda128.so" and "foo/libfoo_cpu.so". Empty: the name has no
+// such part.
 std::string alternative_key(const std::string& name);
 
 }  // namespace opdock

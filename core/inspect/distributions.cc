@@ -13,7 +13,7 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kMostBytes = 64ull << 20;  // of a RECORD; the largest have a few
+constexpr uint64_t kMostBytes = 64ull << 20;  // limit for a RECORD; the largest have a few MiB
 
 std::string read_text(const std::string& path) {
   const std::optional<OpenFile> file = Files().open(path);
@@ -32,7 +32,7 @@ void for_each_line(std::string_view text, const std::function<void(std::string_v
   }
 }
 
-// The first field of a row of a CSV file.
+// Returns the first field of a row of a CSV file.
 std::string first_field(std::string_view line) {
   if (!line.starts_with('"')) return std::string(line.substr(0, line.find(',')));
   std::string field;
@@ -76,7 +76,7 @@ std::string normal_name(std::string_view name) {
 void read_metadata(std::string_view text, Distribution* distribution) {
   bool is_header = true;
   for_each_line(text, [&](std::string_view line) {
-    is_header = is_header && !line.empty();  // what follows is the description
+    is_header = is_header && !line.empty();  // the description follows the headers
     if (!is_header) return;
     const size_t colon = line.find(": ");
     if (colon == line.npos) return;
@@ -84,7 +84,7 @@ void read_metadata(std::string_view text, Distribution* distribution) {
     const std::string value(line.substr(colon + 2));
     if (key == "Name") distribution->name = value;
     if (key == "Version") distribution->version = value;
-    // Extras are not installed unless somebody asks for them.
+    // Extras are installed only on request.
     if (key == "Requires-Dist" && value.find("extra ==") == value.npos) {
       std::string name = normal_name(value.substr(0, value.find_first_of(" ;[(<>=!~")));
       if (!name.empty()) distribution->requirements.push_back(std::move(name));

@@ -1,4 +1,5 @@
-// The Python packages that are installed in a folder, by what installers recorded of them.
+// Lists the Python packages that are installed in a folder, from what installers recorded about
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,24 +10,24 @@
 namespace opdock {
 
 struct Distribution {
-  std::string name, version;  // as its metadata has them
+  std::string name, version;  // from its metadata
   std::string site;           // the folder it is installed in, absolute
-  // Files that may be native code by their names, absolute, from its RECORD.
+  // Absolute paths from its RECORD of files that may be native code by their names.
   std::vector<std::string> files;
-  std::vector<std::string> sources;  // Python's, likewise
-  // Where nothing is recorded: its top-level folders and modules, absolute.
+  std::vector<std::string> sources;  // Python sources, from its RECORD too
+  // If nothing is recorded: its top-level folders and modules, absolute.
   std::vector<std::string> tops;
-  std::vector<std::string> requirements;  // names, normalised, of what it always requires
+  std::vector<std::string> requirements;  // normalised names of what it always requires
 };
 
-// "Foo.Bar_baz" is "foo-bar-baz", as PyPI compares names.
+// Returns a name in the form in which PyPI compares names: "foo-bar-baz" for "Foo.Bar_baz".
 std::string normal_name(std::string_view name);
 
-// What the core metadata (METADATA, PKG-INFO) says: name, version and requirements are set.
+// Sets name, version and requirements from the core metadata (METADATA, PKG-INFO).
 void read_metadata(std::string_view text, Distribution* distribution);
 
-// Those of one folder, by their *.dist-info and *.egg-info, in the order of their names. Files that
-// cannot be read count as missing. Thread-safe.
+// Returns the packages of one folder, found by their *.dist-info and *.egg-info, in the order of
+// their names. Files that cannot be read count as missing. Thread-safe.
 std::vector<Distribution> read_distributions(const std::string& site);
 
 }  // namespace opdock

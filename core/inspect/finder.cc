@@ -19,14 +19,14 @@
 namespace opdock {
 namespace {
 
-constexpr int kMostDepth = 200;  // deeper than any tree that people made
+constexpr int kMostDepth = 200;  // deeper than any real tree
 
 struct Entry {
   std::string name;
   unsigned char type;
 };
 
-// Sorted by name. An errno, or 0.
+// Lists a folder, sorted by name. Returns 0 or errno.
 int list(const std::string& folder, std::vector<Entry>* entries) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
   if (open == nullptr) return errno;
@@ -93,7 +93,8 @@ void Finder::add(const std::string& path) {
 
 void Finder::walk(const std::string& path) {
   visit(path, 0);
-  // Followed last: a file counts by its own name where it has one here. May add further links.
+  // Links are followed last, so that a file counts by its own name if it has one here. This may add
+  // further links.
   struct stat status{};
   for (size_t i = 0; i < links_.size(); ++i) {
     const std::string link = links_[i];

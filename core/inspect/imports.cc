@@ -25,7 +25,7 @@ class Lines {
   Lines(std::string_view source, std::vector<std::string>* texts)
       : source_(source), texts_(texts) {}
 
-  // False at the end. *indent: in columns.
+  // Gets the next line. Returns false at the end. *indent: in columns.
   bool next(std::string* line, size_t* indent) {
     line->clear();
     *indent = 0;
@@ -33,7 +33,7 @@ class Lines {
       *indent += source_[at_] == '\t' ? 8 - *indent % 8 : 1;
     }
     if (at_ >= source_.size()) return false;
-    int depth = 0;  // of brackets: a statement goes on in the next line while one is open
+    int depth = 0;  // number of open brackets, in which a statement continues on the next line
     for (; at_ < source_.size(); ++at_) {
       const char c = source_[at_];
       if (c == '\n' && depth <= 0) {
@@ -45,7 +45,7 @@ class Lines {
       } else if (c == '"' || c == '\'') {
         take_string(line);
       } else if (c == '\\') {
-        ++at_;  // the newline behind it
+        ++at_;  // the newline after it
       } else {
         depth += c == '(' || c == '[' || c == '{' ? 1 : c == ')' || c == ']' || c == '}' ? -1 : 0;
         line->push_back(c == '\n' ? ' ' : c);
@@ -55,7 +55,7 @@ class Lines {
   }
 
  private:
-  // From the opening quote to the closing one.
+  // Takes a string, from the opening quote to the closing one.
   void take_string(std::string* line) {
     constexpr std::string_view kPrefixes = "rRbBuUfF";
     for (int i = 0; i < 2 && !line->empty() && kPrefixes.find(line->back()) != kPrefixes.npos;
@@ -69,7 +69,7 @@ class Lines {
     const size_t begin = at_;
     while (at_ < source_.size() &&
            !(is_long ? source_.substr(at_, 3) == three : source_[at_] == quote)) {
-      if (!is_long && source_[at_] == '\n') break;  // this is no Python
+      if (!is_long && source_[at_] == '\n') break;  // this is not Python
       at_ += source_[at_] == '\\' && at_ + 1 < source_.size() ? 2 : 1;
     }
     const size_t end = std::min(at_, source_.size());
@@ -91,7 +91,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// "a" of "a as b".
+// Returns "a" for "a as b".
 std::string first_word(std::string_view text) {
   text = trimmed(text);
   const auto end =
@@ -143,12 +143,12 @@ void read_statement(std::string_view text, bool is_later, std::vector<PythonImpo
   }
   const size_t at = find_word(text, "import");
   if (at == text.npos) return;
-  found.module = first_word(text.substr(0, at));  // none in "from . import a"
+  found.module = first_word(text.substr(0, at));  // empty for "from . import a"
   found.names = list_of(text.substr(at + 6));
   imports->push_back(std::move(found));
 }
 
-// A block of statements that an import of the module does not execute.
+// These return whether a line begins a block that an import of the module does not execute.
 bool is_function(std::string_view line) {
   return begins_with(line, "def") || line.starts_with("async def ");
 }
@@ -171,7 +171,7 @@ PythonSource read_python(std::string_view source) {
   Lines lines(source, &found.texts);
   std::string line;
   size_t indent = 0;
-  // The outermost function, and the block that is left out, that the line is in: by their columns.
+  // The columns of the outermost function, and of the left-out block, that the line is in.
   std::optional<size_t> function, left_out;
   while (found.imports.size() < kMostFound && lines.next(&line, &indent)) {
     const std::string_view text = trimmed(line);

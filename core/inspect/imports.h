@@ -1,4 +1,4 @@
-// What Python sources import, by their text alone: nothing of them is run.
+// Finds what Python sources import, only by their text: nothing of them is run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,23 +8,23 @@
 
 namespace opdock {
 
-// One statement: "from ..a.b import c, d" has level 2; "import a.b" has no names.
+// One import statement: "from ..a.b import c, d" has level 2; "import a.b" has no names.
 struct PythonImport {
   int level = 0;
   std::string module;
   std::vector<std::string> names;
-  bool is_later = false;  // in a function: executed when that is called
+  bool is_later = false;  // in a function, so executed only when that is called
 };
 
 struct PythonSource {
-  // But for those for type checkers, and for running the module as a program. All branches of an
-  // `if` or `try` count.
+  // All imports except those for type checkers, and for running the module as a program. All
+  // branches of an `if` or `try` count.
   std::vector<PythonImport> imports;
-  std::vector<std::string> texts;  // of string literals anywhere, cut at 256 bytes
-  bool loads_libraries = false;    // names ctypes.CDLL or another function that opens libraries
+  std::vector<std::string> texts;  // string literals anywhere, without those above 256 bytes
+  bool loads_libraries = false;    // it names ctypes.CDLL or another function that opens libraries
 };
 
-// Takes any bytes: of what is no Python something is returned too. Pure.
+// Reads a source. Takes any bytes: for text that is not Python it returns something too. Pure.
 PythonSource read_python(std::string_view source);
 
 }  // namespace opdock

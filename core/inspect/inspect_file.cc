@@ -13,7 +13,7 @@ void drop(Code code, std::vector<Reason>* reasons) {
   std::erase_if(*reasons, [code](const Reason& reason) { return reason.code == code; });
 }
 
-// GPU code where no GPU is: it is not known what it would have to run on.
+// Leaves GPU code unjudged on a machine without a GPU, where it is not known what it would run on.
 void leave_unjudged(const FileFacts& file, DeviceVerdict* device) {
   std::string archs;
   for (const DeviceImage& image : file.images) {
@@ -28,7 +28,8 @@ void leave_unjudged(const FileFacts& file, DeviceVerdict* device) {
                                              archs.empty() ? "unknown" : archs))};
 }
 
-// A GPU that somebody describes is one that they want served; of those that are here, one will do.
+// Makes the verdict the worst of all GPUs'. If the user describes GPUs, each is to be served; of
+// those that are here, one is enough.
 void hold_to_all_gpus(Verdict* verdict) {
   for (const DeviceVerdict& device : verdict->devices) {
     if (device.index >= 0) verdict->state = std::max(verdict->state, device.state);
@@ -92,7 +93,7 @@ Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linke
     for (DeviceVerdict& device : verdict.devices) {
       if (device.backend == Backend::kCpu) continue;
       leave_unjudged(*file, &device);
-      // That the file is no plugin stays the last word.
+      // The reason that the file is no plugin stays the last one.
       const bool is_told = has_code(verdict.reasons, Code::kNoPlugin);
       verdict.reasons.insert(verdict.reasons.end() - (is_told ? 1 : 0), device.reasons.begin(),
                              device.reasons.end());
@@ -114,7 +115,7 @@ InspectedFile inspect_file(const Files& files, const std::string& path, const Su
         return info(reason.code).stage == "file" && info(reason.code).severity == Severity::kReject;
       });
   if (inspected.file.library != nullptr && is_whole) {
-    LibraryPool::shared().put(open->identity, inspected.file.library);  // others may need it
+    LibraryPool::shared().put(open->identity, inspected.file.library);  // other files may need it
   }
   if (inspected.file.is_program) drop(Code::kElfType, &inspected.file.reasons);
   if (is_plugin(inspected.file)) {

@@ -63,7 +63,8 @@ LinkFacts Linkers::link_in_python(const FileFacts& file) {
                  : pythons_[need] = find_python(need, around_.python).value_or("");
   }
   LinkFacts facts = in_program(python).link(file.library, file.path);
-  // Whether another Python would have what this one lacks is not known if none is named.
+  // If no Python version is named, another Python may have what this one lacks, so the program is
+  // left open.
   if (need.version.empty() && wants_python(facts)) facts.program.clear();
   facts.wanted_python = need.text();
   return facts;

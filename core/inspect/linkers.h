@@ -1,4 +1,4 @@
-// The processes that a package's files are for, each with its Linker.
+// Models the processes that a package's files are loaded into, each with its Linker.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,31 +14,31 @@
 
 namespace opdock {
 
-// What files are judged against.
+// The machine and the Python that files are judged against.
 struct Surroundings {
   MachineFacts machine;
-  bool described = false;  // not this machine: MachineSpec
-  // Of a described machine: its libraries are told too, by their versions. Otherwise they are this
-  // machine's.
+  bool described = false;  // it is not this machine, but a MachineSpec's
+  // For a described machine: its libraries are described too, by their versions. If not, they are
+  // this machine's.
   bool libraries_described = false;
-  // An interpreter of Python's for extension modules: a path; empty: one of those in PATH.
+  // The path of a Python interpreter for extension modules; empty: one of those in PATH.
   std::string python;
 };
 
-// For the files of one package. Thread-safe.
+// Links the files of one package. Thread-safe.
 class Linkers {
  public:
-  // around and files must outlive it. elsewhere: Linker's. others_bring: the package requires
-  // others, which are not here to be looked at and may bring what is missing. python: of the
-  // package's extension modules, where their own paths do not say it.
+  // around and files must outlive this object. elsewhere: as for Linker. others_bring: the package
+  // requires others, which cannot be examined here and may bring what is missing. python: the
+  // Python that the package's extension modules are for, if their own paths do not say it.
   Linkers(const Surroundings& around, const Files& files,
           std::map<std::string, std::string> elsewhere, bool others_bring, PythonNeed python = {});
 
-  // In a fresh C program, or in Python if it is an extension module.
+  // Links the file in a fresh C program, or in Python if it is an extension module.
   LinkFacts link(const FileFacts& file);
 
  private:
-  Linker& in_program(const std::string& program);  // its path; empty: a C program
+  Linker& in_program(const std::string& program);  // program: its path; empty: a C program
   ProcessModel model_of(const std::string& program) const;
   LinkFacts link_in_python(const FileFacts& file);
 
@@ -47,9 +47,9 @@ class Linkers {
   const std::map<std::string, std::string> elsewhere_;
   const bool others_bring_;
   const PythonNeed python_;
-  Mutex mutex_;  // of what follows
+  Mutex mutex_;  // guards the members below
   std::map<std::string, std::unique_ptr<Linker>> linkers_;
-  std::map<PythonNeed, std::string> pythons_;  // empty: none here
+  std::map<PythonNeed, std::string> pythons_;  // the interpreter's path; empty: none here
 };
 
 }  // namespace opdock

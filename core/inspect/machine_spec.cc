@@ -13,7 +13,7 @@ namespace {
 
 struct DriverBranch {
   uint32_t branch;
-  uint32_t major, minor;  // of CUDA
+  uint32_t major, minor;  // the CUDA version that it supports
 };
 
 // Source: NVIDIA, "CUDA Toolkit Release Notes", the tables of toolkits and their drivers.
@@ -22,10 +22,11 @@ constexpr std::array<DriverBranch, 21> kBranches = {
      {510, 11, 6}, {515, 11, 7}, {520, 11, 8}, {525, 12, 0}, {530, 12, 1}, {535, 12, 2},
      {545, 12, 3}, {550, 12, 4}, {555, 12, 5}, {560, 12, 6}, {565, 12, 7}, {570, 12, 8},
      {575, 12, 9}, {580, 13, 0}, {590, 13, 1}}};
-constexpr uint32_t kBetweenBranches = 5;  // NVIDIA's numbers are multiples of it
+constexpr uint32_t kBetweenBranches = 5;  // NVIDIA's branch numbers are multiples of it
 
-// Which processors have a feature that can be switched, as ROCm's target IDs name them, and how
-// GPUs come. Source: LLVM, "User Guide for AMDGPU Backend", Processors and Target ID.
+// Processors that have a feature that can be switched, by ROCm's names in target IDs. GPUs come
+// with sramecc on and xnack off. Source: LLVM, "User Guide for AMDGPU Backend", Processors and
+// Target ID.
 constexpr std::string_view kSramecc[] = {"gfx906", "gfx908", "gfx90a", "gfx940",
                                          "gfx941", "gfx942", "gfx950"};
 constexpr std::string_view kXnack[] = {
@@ -47,7 +48,7 @@ uint16_t elf_machine(const std::string& arch) {
   return arch == "x86_64" ? EM_X86_64 : arch == "aarch64" ? EM_AARCH64 : 0;
 }
 
-// 3 of "x86-64-v3"; 0: no such level.
+// Returns 3 for "x86-64-v3"; 0: no such level.
 int cpu_level(const std::string& text) {
   constexpr std::string_view kPrefix = "x86-64-v";
   if (text == "x86-64") return 1;
@@ -56,8 +57,8 @@ int cpu_level(const std::string& text) {
   return level >= 1 && level <= 4 ? level : 0;
 }
 
-// "sm_90", "9.0": GPUs are of an architecture without a suffix; "sm_90a" is understood as one of
-// them.
+// Parses "sm_90" or "9.0". A GPU has an architecture without a suffix, so "sm_90a" is taken for
+// sm_90.
 std::optional<Gpu> parse_gpu(const std::string& text) {
   Gpu gpu{};
   if (const std::optional<CudaArch> cuda = parse_cuda_gpu(text)) {
@@ -119,7 +120,7 @@ bool MachineSpec::is_given() const {
 std::optional<Version> cuda_of_driver(uint32_t branch) {
   if (branch < kBranches.front().branch) return std::nullopt;
   if (branch >= kBranches.back().branch + kBetweenBranches) return std::nullopt;
-  // What lies between two branches is a later release of the older one.
+  // A number between two branches is a later release of the older one.
   const auto after =
       std::upper_bound(kBranches.begin(), kBranches.end(), branch,
                        [](uint32_t value, const DriverBranch& row) { return value < row.branch; });
@@ -181,7 +182,7 @@ MachineFacts described_machine(const MachineSpec& spec, const MachineFacts& here
     machine.symbol_versions.clear();
   }
   if (!spec.cpu.empty()) machine.cpu_level = cpu_level(spec.cpu);
-  // Another C library is another distribution, with other libraries of the compiler's.
+  // Another C library means another distribution, with other compiler libraries.
   if (!spec.glibc.empty() || !spec.libstdcxx.empty()) {
     for (const char* prefix : {"GLIBCXX", "CXXABI", "GCC"}) machine.symbol_versions.erase(prefix);
   }

@@ -7,8 +7,8 @@
 namespace opdock {
 namespace {
 
-// Endings of sources, texts and data: what packages consist of but for native code. Of any other
-// name the first bytes decide: libraries end in ".so.1.0.2n", programs in ".hydra".
+// Endings of sources, texts and data, which packages consist of besides native code. For any other
+// name the first bytes decide, because libraries may end in ".so.1.0.2n" and programs in ".hydra".
 constexpr std::string_view kDataEndings[] = {
     "py",   "pyi", "pyc", "pyx", "pxd",  "pxi", "pyf", "ipynb", "txt",   "md",    "rst",  "h",
     "hh",   "hpp", "hxx", "inl", "inc",  "ipp", "tpp", "c",     "cc",    "cpp",   "cxx",  "cu",

@@ -1,4 +1,4 @@
-// Which files may be native code, by their names and first bytes.
+// Tells which files may be native code, by their names and first bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace opdock {
 
 enum class NativeKind {
-  kLibrary,  // "x.so", "x.so.1.2": looked at whatever it holds
+  kLibrary,  // "x.so", "x.so.1.2": inspected whatever it holds
   kForeign,  // "x.dll", "x.pyd", "x.dylib": another system's
   kMaybe,    // native if its first bytes are ELF's
   kOther,    // a source, a text or data by its ending
@@ -17,10 +17,11 @@ NativeKind native_kind(std::string_view file_name);
 
 inline constexpr size_t kMagicBytes = 16;
 bool is_elf_magic(std::string_view first_bytes);
-// A text in a library's place, with which linkers, not loaders, go on.
+// Returns whether the file is a linker script: a text in a library's place, which linkers
+// understand and loaders do not.
 bool is_linker_script(std::string_view first_bytes);
 
-// The last part of a path.
+// Returns the last part of a path.
 std::string_view file_name_of(std::string_view path);
 
 }  // namespace opdock

@@ -21,8 +21,8 @@ namespace {
 constexpr std::chrono::seconds kDeadline{20};
 constexpr size_t kMostOutput = 1 << 20;
 
-// The version, the program, then a folder a line. What is imported from archives has no native
-// code.
+// Prints the version, the program, then one folder per line. Archives are left out, because what is
+// imported from them has no native code.
 constexpr const char* kQuestion =
     "import os, sys\n"
     "print('%d.%d.%d' % sys.version_info[:3])\n"
@@ -78,7 +78,7 @@ std::optional<PythonEnvironment> active_python(std::string* problem) {
     return std::nullopt;
   }
   found.version = lines.front();
-  found.executable = lines[1];  // what was found may be a script that starts it
+  found.executable = lines[1];  // the program found above may be a script that starts it
   found.sites.assign(lines.begin() + 2, lines.end());
   return found;
 }

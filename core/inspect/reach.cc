@@ -15,10 +15,10 @@ namespace opdock {
 namespace {
 
 constexpr std::string_view kInit = ".__init__";
-constexpr uint64_t kMostSource = 16 << 20;    // of one file
-constexpr uint64_t kMostSources = 256 << 20;  // of a package
+constexpr uint64_t kMostSource = 16 << 20;    // bytes of one file
+constexpr uint64_t kMostSources = 256 << 20;  // bytes of a package
 
-// "foo.bar" of "foo/bar" and a name within it.
+// Returns "foo.bar" for "foo/bar", also within a longer name.
 std::string module_name(std::string_view path) {
   std::string name(path);
   std::replace(name.begin(), name.end(), '/', '.');
@@ -30,13 +30,14 @@ std::string_view outer_module(std::string_view module) {
   return dot == module.npos ? std::string_view() : module.substr(0, dot);
 }
 
-// The name of a file up to its first dot: "_x" of "_x.cpython-311-x86_64-linux-gnu.so".
+// Returns the name of a file up to its first dot: "_x" for "_x.cpython-311-x86_64-linux-gnu.so".
 std::string_view module_stem(std::string_view path) {
   const std::string_view name = file_name_of(path);
   return name.substr(0, name.find('.'));
 }
 
-// A library by its name, unless a source imports it.
+// Returns whether the file is a library by its name, and an extension module only if a source
+// imports it.
 bool is_library_name(std::string_view path) {
   return file_name_of(path).starts_with("lib");
 }
@@ -98,14 +99,14 @@ class ImportWalk {
 
   void add(size_t index) { reach_.files.insert(target_.members[index].path); }
 
-  // Within the folder of packages, where an installer puts it.
+  // Returns the file's path within the folder of packages, where an installer puts it.
   std::string place_of(const PackageFile& file) const {
     const std::string& site = target_.site;
     const bool is_below = file.path.starts_with(site) && file.path.size() > site.size();
     return is_below ? file.path.substr(site.size() + 1) : file.name;
   }
 
-  // What people import: modules at the top, and packages of which no parent is a package.
+  // Returns what users import: modules at the top, and packages of which no parent is a package.
   std::vector<std::string> tops() const {
     std::vector<std::string> found;
     const auto consider = [&](const std::string& module, bool is_package, const std::string& path) {
@@ -126,7 +127,7 @@ class ImportWalk {
     return found;
   }
 
-  // The module and the packages that it is in.
+  // Imports the module and the packages that contain it.
   void import_module(const std::string& module) {
     for (size_t end = module.find('.');; end = module.find('.', end + 1)) {
       const std::string part = module.substr(0, end);
@@ -158,7 +159,8 @@ class ImportWalk {
     for (const std::string& literal : found.texts) take_text(literal, package);
   }
 
-  // A file that a source names, "libfoo.so", or an extension module beside it, "_C".
+  // Adds a file that a source names, such as "libfoo.so", or an extension module next to the
+  // source, such as "_C".
   void take_text(const std::string& text, const std::string& package) {
     const std::string name(file_name_of(text));
     const bool is_library = native_kind(name) == NativeKind::kLibrary;
@@ -183,7 +185,8 @@ class ImportWalk {
     return {bytes.begin(), bytes.end()};
   }
 
-  // Whether a module can be imported: what lies in a folder without sources is something's cargo.
+  // Returns whether a module can be imported. A file in a folder without sources is only data of
+  // something else.
   bool is_in_package(const std::string& module) const {
     const std::string outer(outer_module(module));
     return outer.empty() || sources_.count(outer) != 0 || extensions_.count(outer) != 0;
@@ -199,13 +202,13 @@ class ImportWalk {
   }
 
   const PackageTarget& target_;
-  std::map<std::string, Source> sources_;     // by module
-  std::map<std::string, size_t> extensions_;  // likewise
+  std::map<std::string, Source> sources_;     // sources, keyed by module
+  std::map<std::string, size_t> extensions_;  // extension modules, keyed by module
   std::map<std::string, std::vector<size_t>> by_name_;
   std::set<std::string> seen_;
-  bool counts_later_ = false;  // imports in functions
+  bool counts_later_ = false;  // whether imports in functions count
   std::vector<std::string> queue_;
-  uint64_t read_ = 0;  // bytes of sources
+  uint64_t read_ = 0;  // bytes of sources read so far
   Reach reach_;
 };
 

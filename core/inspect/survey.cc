@@ -23,9 +23,9 @@
 namespace opdock {
 namespace {
 
-constexpr auto kPause = std::chrono::milliseconds(50);  // between looks at progress
+constexpr auto kPause = std::chrono::milliseconds(50);  // between reports of progress
 
-// Each architecture once: eight equal GPUs fare equally.
+// Returns the machine's GPUs, each architecture once, because equal GPUs get equal results.
 std::vector<Gpu> different_gpus(const MachineFacts& machine) {
   std::vector<Gpu> gpus;
   for (const Gpu& gpu : machine.gpus) {
@@ -58,7 +58,8 @@ GpuCell cell_of(const InspectedFile& inspected, const Gpu& gpu) {
   return {};
 }
 
-// As of one file, without lists of thousands unless `whole`: of all files they would be gigabytes.
+// Returns the report for one file, without lists of thousands of lines unless `whole`: for all
+// files they would take gigabytes.
 Report report_of(InspectedFile inspected, const std::string& path, bool whole) {
   Candidate candidate;
   candidate.path = path;
@@ -73,7 +74,7 @@ Report report_of(InspectedFile inspected, const std::string& path, bool whole) {
   return report;
 }
 
-// The result for a file that needs more memory than there is.
+// Returns the result for a file that needs more memory than there is.
 InspectedFile without_memory(const std::string& path) {
   InspectedFile inspected;
   inspected.file.path = path;
@@ -115,8 +116,8 @@ SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, 
   }
 }
 
-// All files of all packages, judged on as many threads as there are cores. The caller's thread
-// reports how far they are.
+// Judges all files of all packages on as many threads as there are cores, while the caller's thread
+// reports the progress.
 class Crew {
  public:
   Crew(const Targets& targets, bool whole, Survey* survey, Progress* progress)
@@ -127,7 +128,7 @@ class Crew {
     add_linkers();
   }
 
-  // False: it was stopped on request.
+  // Returns false if it was stopped on request.
   bool run() {
     const size_t wanted =
         std::min<size_t>(tasks_.size(), std::max(1u, std::thread::hardware_concurrency()));
@@ -138,7 +139,7 @@ class Crew {
         helpers.emplace_back([this] { work(); });
       } catch (const std::system_error&) {
         running_.fetch_sub(1);
-        break;  // no more threads to be had
+        break;  // no more threads can be started
       }
     }
     if (helpers.empty()) {
@@ -185,7 +186,7 @@ class Crew {
     while (running_ != 0) {
       changed_.wait_for(lock, kPause);
       const size_t done = done_;
-      lock.unlock();  // hooks may take their time
+      lock.unlock();  // hooks may be slow
       progress_->step(fmt::format("inspecting: {} of {} files", done, tasks_.size()),
                       static_cast<double>(done) / static_cast<double>(tasks_.size()));
       if (progress_->cancelled()) stopped_ = true;
@@ -193,7 +194,8 @@ class Crew {
     }
   }
 
-  // What one file loads another may need: packages find the libraries of those beside them.
+  // Makes each package's linkers. A library of one package may be needed by another: packages find
+  // the libraries of those that are installed next to them.
   void add_linkers() {
     std::map<std::string, std::string> libraries;
     for (const PackageTarget& target : targets_.list) {
@@ -238,7 +240,7 @@ class Crew {
   }
 
   const Targets& targets_;
-  std::vector<std::shared_ptr<Linkers>> linkers_;  // of each package; all installed ones share one
+  std::vector<std::shared_ptr<Linkers>> linkers_;  // one per package; installed ones share one
   const bool whole_;
   Survey* survey_;
   Progress* progress_;
@@ -246,13 +248,13 @@ class Crew {
   std::atomic<size_t> next_{0};
   std::atomic<size_t> running_{0};
   std::atomic<bool> stopped_{false};
-  std::mutex mutex_;  // of the survey's packages, done_ and error_
+  std::mutex mutex_;  // guards the survey's packages, done_ and error_
   std::condition_variable changed_;
   size_t done_ = 0;
   std::exception_ptr error_;
 };
 
-// What a package requires, and what that requires in turn: places in `packages`.
+// Returns a package, what it requires, and what that requires in turn, as indices in `packages`.
 std::set<size_t> closure_of(size_t package, const std::vector<SurveyedPackage>& packages) {
   std::multimap<std::string, size_t> by_name;
   for (size_t i = 0; i < packages.size(); ++i) by_name.emplace(normal_name(packages[i].name), i);
@@ -270,9 +272,9 @@ std::set<size_t> closure_of(size_t package, const std::vector<SurveyedPackage>& 
   return found;
 }
 
-// Packages' verdicts, from those of their files.
+// Derives packages' verdicts from those of their files.
 void conclude_all(const Targets& targets, Survey* survey) {
-  std::map<std::string, size_t> owners;  // of files
+  std::map<std::string, size_t> owners;  // the package of each file
   for (size_t i = 0; i < targets.list.size(); ++i) {
     for (const PackageFile& member : targets.list[i].members) owners.emplace(member.path, i);
   }

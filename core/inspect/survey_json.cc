@@ -35,7 +35,7 @@ Report machine_json(const Survey& survey) {
     Report one = {{"arch", gpu.arch}, {"name", nullable(gpu.name)}};
     one["devices"] = Report::array();
     for (const Gpu& same : machine.gpus) {
-      if (survey.around.described) break;  // no program sees it
+      if (survey.around.described) break;  // no program sees a described GPU
       if (same.backend == gpu.backend && same.arch == gpu.arch) {
         one["devices"].push_back(device_of(same));
       }
@@ -55,7 +55,7 @@ Report cells_json(const std::vector<GpuCell>& cells, const std::vector<Gpu>& gpu
   return list;
 }
 
-// The architectures that every file with GPU code of that kind was built for.
+// Returns the architectures that every file with GPU code of that kind was built for.
 Report common_archs(const std::vector<SurveyedFile>& files, const char* member) {
   std::vector<std::string> common;
   bool is_first = true;
@@ -71,9 +71,9 @@ Report common_archs(const std::vector<SurveyedFile>& files, const char* member) 
   return common;
 }
 
-// How much a reason says of why a package is of no use, from 0: nothing. A missing library may come
-// with another package; and where an image fits but for the driver, those for other architectures
-// are no cause.
+// Returns how much a reason explains why a package is of no use; 0: nothing. A missing library
+// weighs less, because it may come with another package. If an image fits except for the driver,
+// the reasons about images for other architectures are not the cause.
 int weight(const Reason& reason) {
   const Severity severity = info(reason.code).severity;
   if (severity != Severity::kReject) return severity == Severity::kUndecided ? 1 : 0;
@@ -81,7 +81,7 @@ int weight(const Reason& reason) {
   return reason.code == Code::kArchMismatch || reason.code == Code::kArchSpecific ? 3 : 4;
 }
 
-// What keeps the package from being usable: of the weightiest reasons the first; or null.
+// Returns what keeps the package from being usable: the first of the weightiest reasons; or null.
 Report cause_json(const SurveyedPackage& package) {
   const Reason* cause = nullptr;
   std::string file;
@@ -202,7 +202,7 @@ MachineSpec read_gpu_machine(const char* text) {
   bool is_known = json.is_object();
   const Report members = is_known ? json : Report::object();
   for (const auto& [name, value] : members.items()) {
-    const std::string& wanted = name;  // clang 15 captures no structured binding
+    const std::string& wanted = name;  // clang 15 cannot capture a structured binding
     const auto* member = std::find_if(std::begin(kTexts), std::end(kTexts),
                                       [&](const auto& one) { return wanted == one.first; });
     if (name == "gpus") {

@@ -143,7 +143,7 @@ void Search::add_path(const std::string& path) {
   }
 }
 
-// The files of a folder that no installed package has: by the folder.
+// Adds the files of a folder that belong to no installed package, under the folder's name.
 void Search::add_found(const std::string& folder, std::vector<std::string> natives) {
   if (natives.empty()) return;
   PackageTarget& target = add("folder", std::string(file_name_of(folder)), folder);
@@ -161,7 +161,7 @@ std::vector<std::string> Search::files_of(const Distribution& distribution) {
       own.walk(top);
       continue;
     }
-    // A module of its own: "_foo.abi3.so" for "_foo".
+    // A single module, such as "_foo.abi3.so" for "_foo".
     std::vector<std::string> names;
     list_folder(distribution.site, &names);
     const std::string module = std::string(file_name_of(top)) + ".";
@@ -194,7 +194,8 @@ void Search::add_distribution(const Distribution& distribution, bool named) {
   }
 }
 
-// The libraries of the packages of those names, and of all that they require.
+// Adds the libraries of the packages with these names, and of all that they require, to
+// targets_.before.
 void Search::add_before(const std::vector<Distribution>& all, std::vector<std::string> names) {
   std::set<std::string> seen;
   while (!names.empty()) {
@@ -210,7 +211,7 @@ void Search::add_before(const std::vector<Distribution>& all, std::vector<std::s
   }
 }
 
-// Everything in folders of packages: by the packages, and what none has by its top folder.
+// Adds everything in folders of packages: by package, and what belongs to none by its top folder.
 void Search::add_sites(const std::vector<std::string>& named) {
   std::vector<std::string> sites;
   std::set<FolderIdentity> seen;  // lib64 is often a link to lib
@@ -271,7 +272,7 @@ void Search::add_folder(const std::string& path) {
   }
 }
 
-// `option` is what asked for it.
+// Finds an installed package by its name. option: what asked for the package, for messages.
 const Distribution& find_named(const std::string& option, const std::string& name,
                                const std::vector<Distribution>& all,
                                const std::vector<std::string>& sites) {

@@ -1,4 +1,4 @@
-// What a request to look at packages comes to: which files, and whose they are.
+// Resolves a request to inspect packages: to which files it comes, and which packages have them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,15 +18,15 @@ struct PackageFile {
 struct PackageTarget {
   SurveyedPackage package;  // without files
   std::shared_ptr<const Files> files;
-  std::string site;  // the folder of packages that it is in; of a wheel the wheel's own path
+  std::string site;  // the folder of packages that it is in; for a wheel, the wheel's path
   std::vector<PackageFile> members;
-  std::vector<PackageFile> sources;  // Python's; of wheels and installed packages
+  std::vector<PackageFile> sources;  // Python sources, of wheels and installed packages
 };
 
 struct Targets {
   std::vector<PackageTarget> list;
-  // Libraries of other packages that are loaded before those: of SurveyRequest::with, and of what a
-  // named package requires.
+  // Libraries of other packages that are loaded before the listed ones: of SurveyRequest::with, and
+  // of what a named package requires.
   std::vector<std::string> before;
   std::vector<Skipped> skipped;
   std::string python;  // the interpreter that was asked where its packages are; empty: none was

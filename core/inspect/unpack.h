@@ -1,4 +1,4 @@
-// A member of an archive as a file of its own, which has no name.
+// Unpacks a member of an archive into a file of its own, which has no name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace opdock {
 
-// Unpacks into an unnamed file in $TMPDIR, else /tmp; where file systems there have none, into
-// memory. It is gone when it is closed. nullopt and *problem if the member or the place will not
-// do.
+// Unpacks into an unnamed file in $TMPDIR, else in /tmp, or into memory if file systems there have
+// no unnamed files. The file is gone when it is closed. Returns nullopt and sets *problem if the
+// member is bad or there is no place for it.
 std::optional<Fd> unpack_member(const Zip& zip, const ZipEntry& entry, std::string* problem);
 
 }  // namespace opdock

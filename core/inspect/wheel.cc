@@ -21,19 +21,21 @@ bool is_metadata(const std::string& name) {
   return name.ends_with(".dist-info/METADATA") && std::count(name.begin(), name.end(), '/') == 1;
 }
 
-constexpr uint64_t kLargeMember = 4 << 20;  // unpacked once; smaller ones as often as asked for
-// Of large ones that are kept: descriptors, and space where TMPDIR is.
+// Members from this size on are unpacked once; smaller ones are unpacked on each request.
+constexpr uint64_t kLargeMember = 4 << 20;
+// Limits for the large members that are kept: descriptors, and space where TMPDIR is.
 constexpr size_t kMostKept = 64;
 constexpr uint64_t kMostKeptBytes = uint64_t{4} << 30;
-constexpr size_t kMostSkipped = 100;             // single members told about
+constexpr size_t kMostSkipped = 100;             // members that are reported one by one
 constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
 
-// The environment as installers lay it out, from its own folder on; which Python it has is open.
+// The folder of packages in an environment as installers lay it out, without the version of its
+// Python, which is open.
 constexpr std::string_view kSite = "/lib/python3/site-packages";
 
-// Where a member of that name is installed, or what lies at that path below the wheel's own:
-// "/lib/python3/site-packages/foo/x.so" of "foo/./x.so" and "foo-1.0.data/platlib/foo/x.so",
-// "/bin/tool" of "foo-1.0.data/scripts/tool". Empty: above the environment.
+// Returns where a member of that name is installed, or what lies at that path below the wheel's
+// own: "/lib/python3/site-packages/foo/x.so" for "foo/./x.so" and "foo-1.0.data/platlib/foo/x.so",
+// "/bin/tool" for "foo-1.0.data/scripts/tool". Empty: above the environment.
 std::string installed_place(std::string_view name) {
   std::string place = std::string(kSite) + "/" + std::string(name);
   const size_t slash = std::min(name.find('/'), name.size());
@@ -49,7 +51,7 @@ std::string installed_place(std::string_view name) {
   constexpr std::string_view kTop = "/environment/";
   if (!place.starts_with(kTop)) return "";
   place.erase(0, kTop.size() - 1);
-  // "lib/python3.11" is that of whichever Python it is installed for.
+  // "lib/python3.11" stands for the folder of whichever Python the wheel is installed for.
   constexpr std::string_view kPython = "/lib/python3";
   const size_t end = place.find('/', kPython.size());
   if (place.starts_with(kPython) && end != place.npos) {
@@ -62,7 +64,7 @@ Reason member_reason(const std::string& problem) {
   return make_reason(Code::kWheelMember, problem, "a member as wheels have them");
 }
 
-// The member's first bytes, `most` at most.
+// Reads the member's first bytes, at most `most`.
 bool read_text(const Zip& zip, const ZipEntry& entry, uint64_t most, std::string* text,
                std::string* problem) {
   return zip.read(
@@ -117,9 +119,9 @@ std::string Wheel::path_below(const std::string& place, const std::string& name)
   return path_ + (is_in_site ? place.substr(kSite.size()) : "/" + name);
 }
 
-// What may be native code, and what says something of the package; the rest is passed over.
+// Keeps a member that may be native code or that describes the package; the rest is passed over.
 void Wheel::keep(ZipEntry entry) {
-  // Names are judged whatever the members are for: installers would write them all.
+  // All names are checked, whatever the members are for, because installers would write them all.
   if (const std::string problem = unsafe_name(entry.name); !problem.empty()) {
     skip(entry.name, member_reason(problem));
     return;
@@ -145,13 +147,14 @@ void Wheel::keep(ZipEntry entry) {
     entries_.emplace(place, std::move(entry));
     return;
   }
-  // As installers have it: what is written later overwrites.
+  // As with installers, a later member overwrites an earlier one.
   skip(known->second.name,
        make_reason(Code::kWheelDuplicate, "a later member in the same place", "each file once"));
   known->second = std::move(entry);
 }
 
-// Two members that share bytes are how a small archive holds petabytes; no tool packs so.
+// Removes members that share bytes with another one. This is how a small archive holds petabytes,
+// and no tool packs that way.
 void Wheel::check_overlaps() {
   struct Range {
     uint64_t begin, end;

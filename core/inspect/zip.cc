@@ -31,7 +31,8 @@ T number(const uint8_t* bytes) {
   return value;
 }
 
-// Where the record that ends the archive begins: the last one whose comment ends with the file.
+// Returns where the record that ends the archive begins: the last one whose comment ends with the
+// file.
 std::optional<uint64_t> find_end(int fd, uint64_t size) {
   const size_t tail = static_cast<size_t>(std::min<uint64_t>(size, kEndBytes + kMostComment));
   if (tail < kEndBytes) return std::nullopt;
@@ -45,7 +46,7 @@ std::optional<uint64_t> find_end(int fd, uint64_t size) {
   return std::nullopt;
 }
 
-// The 64-bit numbers that an entry has in place of those that are all ones.
+// Reads the 64-bit numbers that an entry has in place of 32-bit ones that are all ones.
 bool read_zip64(std::string_view extra, uint32_t size, uint32_t packed, uint32_t header,
                 ZipEntry* entry) {
   const bool wanted = size == UINT32_MAX || packed == UINT32_MAX || header == UINT32_MAX;
@@ -98,8 +99,9 @@ std::optional<Zip> Zip::open(int fd, uint64_t size, std::string* problem) {
              reader.read_exactly(at, record, kEnd64Bytes) &&
              number<uint32_t>(record) == kEnd64Magic;
     };
-    // Where bytes stand before the archive it is right before its locator, as far behind its offset
-    // as the directory, which ends where it begins, is behind its own.
+    // If other bytes precede the archive, the record is directly before its locator. It is then as
+    // far after its stated offset as the directory is after its own, and the directory ends where
+    // the record begins.
     const auto ends_at_offset = [&] {
       const uint64_t bytes = number<uint64_t>(record + 40), begin = number<uint64_t>(record + 48);
       return begin <= said && bytes == said - begin;

@@ -1,4 +1,4 @@
-// One member of a zip archive: where it lies, and unpacking it.
+// Finds and unpacks one member of a zip archive.
 // SPDX-License-Identifier: Apache-2.0
 #include <zlib.h>
 
@@ -21,7 +21,7 @@ uint16_t u16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
 }
 
-// Counts and sums what is unpacked, and passes on at most `most` bytes of it.
+// Counts and checksums the unpacked bytes, and passes on at most `most` of them.
 struct Sink {
   const ZipEntry& entry;
   uint64_t most;
@@ -112,7 +112,7 @@ bool Zip::read(const ZipEntry& entry, uint64_t most,
   if (!data) return false;
   FileReader reader(fd_, *data + entry.packed);
   Sink sink{entry, std::min(most, entry.size), take, problem};
-  // No more than will be used: of most members only the first bytes are wanted.
+  // The buffers are no larger than needed: for most members only the first bytes are wanted.
   const uint64_t wanted = std::min<uint64_t>(kPiece, sink.most);
   std::vector<uint8_t> in(static_cast<size_t>(
       std::min(std::max<uint64_t>(wanted, kLeastPiece), std::max<uint64_t>(entry.packed, 1))));
