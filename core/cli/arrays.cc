@@ -16,7 +16,7 @@
 namespace opdock::cli {
 namespace {
 
-// Those that get() and set() know.
+// The dtypes that get() and set() know.
 constexpr Dtype kDtypes[] = {
     dtype_of<float>(),   dtype_of<double>(),  dtype_of<half>(),    dtype_of<bfloat16>(),
     dtype_of<int64_t>(), dtype_of<int32_t>(), dtype_of<int16_t>(), dtype_of<int8_t>(),
@@ -25,7 +25,7 @@ constexpr Dtype kDtypes[] = {
 
 constexpr int64_t kMostElements = 1 << 24;  // the command is for small inputs
 
-// IEEE 754 binary16, rounded to nearest even.
+// Converts to IEEE 754 binary16, rounded to nearest even.
 uint16_t to_half(double value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double size = std::fabs(value);
@@ -33,7 +33,7 @@ uint16_t to_half(double value) {
   if (size >= 65520) return sign | 0x7C00;
   int exponent = 0;
   std::frexp(size, &exponent);
-  // The weight of the last bit: 2^-24 for subnormal numbers.
+  // The last bit's weight is 2^last: 2^-24 for subnormal numbers.
   const int last = std::max(exponent - 11, -24);
   const double units = std::nearbyint(std::ldexp(size, -last));
   if (last == -24) return sign | static_cast<uint16_t>(units);

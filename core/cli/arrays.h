@@ -24,23 +24,25 @@ struct Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  int64_t size() const;  // elements
+  int64_t size() const;  // number of elements
   double get(int64_t index) const;
   void set(int64_t index, double value);
 };
 
-// dtypes by the names that NumPy and PyTorch use; throws Usage for others.
+// Convert between dtypes and the names that NumPy and PyTorch use. parse_dtype_name() throws Usage
+// for other names.
 opdock_dtype parse_dtype_name(std::string_view name);
 std::string dtype_name(opdock_dtype dtype);
 
-// "randn(4,8):float16", "zeros(2)", "ones(3,3)", "arange(10):int64", "[[1,2],[3,4]]"; float32
-// without a suffix. Throws Usage.
+// Makes an array from "randn(4,8):float16", "zeros(2)", "ones(3,3)", "arange(10):int64" or
+// "[[1,2],[3,4]]"; float32 without a suffix. Throws Usage.
 std::unique_ptr<Array> parse_array(std::string_view text, uint64_t seed);
 
-// Nested brackets, long rows shortened in the middle; "float32 (2, 3)" and the numbers.
+// Returns "float32 (2, 3)" and the numbers in nested brackets, with long rows shortened in the
+// middle.
 std::string to_text(const Array& array);
 
-// All numbers of a contiguous array, flat.
+// Returns all numbers of a contiguous array, flat.
 std::vector<double> values_of(const Array& array);
 
 }  // namespace opdock::cli

@@ -1,5 +1,5 @@
-// opdock test, bench and wheel: all are written in Python, in the package's module
-// opdock._author.commands.
+// opdock test, bench and wheel: runs these commands, which are written in Python, in the package's
+// module opdock._author.commands.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ from opdock._author import commands
 sys.exit(commands.main(sys.argv[1:]))
 )";
 
-// What opdock/_author/soft.py wants to know, as JSON.
+// Returns what opdock/_author/soft.py needs to know, as JSON.
 std::string soft_options(const AuthorCommand& command) {
   const Installed own = own_files();
   const std::string program = own.program("opdock-soft-code");

@@ -1,4 +1,5 @@
-// opdock build: source plugins, and the kernels that plugins carry as source, ahead of time.
+// opdock build: builds source plugins, and compiles the kernels that plugins carry as source, ahead
+// of time.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -26,7 +27,8 @@ void interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-// What those in a row share, such as the mistakes in a plugin.toml, is said once.
+// Prints reasons. What consecutive ones share, as the mistakes in a plugin.toml do, is printed
+// once.
 void print_shared_reasons(const std::vector<const Report*>& reasons, Style style) {
   for (size_t i = 0; i < reasons.size(); ++i) {
     const Report& reason = *reasons[i];
@@ -61,7 +63,7 @@ Report options_of(const BuildCommand& command) {
   return wanted;
 }
 
-// ", for 8.0;9.0a", or nothing.
+// Returns ", for 8.0;9.0a", or "".
 std::string for_archs(const Report& report) {
   std::string text;
   for (const char* key : {"cuda_archs", "hip_archs"}) {
@@ -71,8 +73,9 @@ std::string for_archs(const Report& report) {
   return text;
 }
 
-// Puts a copy of what was built there, by rename: a process that has loaded what it replaces keeps
-// that. Does nothing for what was not built. The report gets the copy's path as "copy".
+// Puts a copy of what was built at --out, by rename, so that a process that has loaded the file
+// that this replaces keeps the old one. Does nothing if nothing was built. The report gets the
+// copy's path as "copy".
 void copy_out(const BuildCommand& command, Report* report) {
   if (command.out.empty() || !report->at("path").is_string()) return;
   namespace fs = std::filesystem;
@@ -96,7 +99,7 @@ void copy_out(const BuildCommand& command, Report* report) {
   (*report)["copy"] = to.string();
 }
 
-// What became of one plugin.
+// Prints what became of one plugin.
 void print_plugin(const Report& report) {
   const std::string outcome = text_of(report, "outcome");
   const std::string shown =
@@ -141,7 +144,7 @@ Report report_of(const BuildCommand& command, const Runtime& runtime) {
   });
 }
 
-// How to use what was built, unless it is found anyway.
+// Prints how to use what was built, unless it is found anyway.
 void print_next(const Report& report, const Runtime& runtime) {
   const Report known = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_list_json(runtime.get(), 0, out, error, size);
@@ -197,7 +200,7 @@ int build_all(const BuildCommand& command, const Runtime& runtime) {
   return status;
 }
 
-// A line for each plugin and architecture, however many kernels of it were compiled.
+// Prints a line for each plugin and architecture, however many kernels of it were compiled.
 int compile_all(const BuildCommand& command, const Runtime& runtime) {
   std::string archs = command.cuda_archs;
   if (!command.hip_archs.empty()) archs += (archs.empty() ? "" : ";") + command.hip_archs;

@@ -1,4 +1,4 @@
-// opdock cache: what was compiled and built, and what is to become of it.
+// opdock cache: shows and tidies what was compiled and built.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <ctime>

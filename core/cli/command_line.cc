@@ -28,8 +28,8 @@ std::string guess(const std::string& word, const Words& known) {
   return near.empty() ? "" : fmt::format("did you mean {}?", join_or(near));
 }
 
-// Goes down from `app` by the leading words that are commands, which are put into `path`. Throws
-// Usage for a word where a command is wanted. What begins with "-" ends the way.
+// Descends from `app` by the leading words that are commands, which are put into `path`. Throws
+// Usage for another word where a command is expected. Stops at a word that begins with "-".
 CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
   for (const std::string& word : words) {
     const Words known = names_of(*app);
@@ -44,7 +44,8 @@ CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
   return app;
 }
 
-// What is left over: neither an option of the command nor an argument that it takes.
+// Returns the error for a word that is left over: neither an option of the command nor an argument
+// that it takes.
 Usage unexpected(const CLI::App& command, const Words& path, const std::string& word) {
   Usage usage{quoted(word), "", "", "", join(path, " ")};
   if (path.empty()) {
@@ -63,14 +64,14 @@ Usage unexpected(const CLI::App& command, const Words& path, const std::string& 
   return usage;
 }
 
-// "FILE: any ELF shared object"
+// Returns "FILE: any ELF shared object".
 std::string described(const CLI::Option& option) {
   std::string text = option.get_description();
   text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
   return option.get_name() + ": " + text;
 }
 
-// CLI11's error in our words.
+// Translates CLI11's error into the words of this command.
 Usage explain_error(const CLI::App& command, const Words& path, const CLI::ParseError& error) {
   Words left = command.remaining();
   std::erase(left, "--");
@@ -120,7 +121,7 @@ OptionInfo describe(const CLI::Option& option) {
   info.many = option.get_expected_max() > 1;
   if (option.get_items_expected_max() == 0) return info;
   info.value = info.names.empty() ? option.get_name() : option.get_type_name();
-  // Names of values are in capital letters, words that can be given are not.
+  // Names of values are in capital letters; words that can be given are not.
   const std::string words = option.get_type_name();
   const bool has_choices = std::isupper(static_cast<unsigned char>(words.front())) == 0;
   for (size_t begin = 0; has_choices && begin < words.size();) {
@@ -135,7 +136,7 @@ CommandInfo describe(const CLI::App& app) {
   CommandInfo info;
   info.name = app.get_name();
   info.text = one_line(app.get_description());
-  // Commands have their parent's unless they say more.
+  // Commands have their parent's footer unless they set one.
   const CLI::App* const parent = app.get_parent();
   if (parent == nullptr || app.get_footer() != parent->get_footer()) info.footer = app.get_footer();
   for (const CLI::Option* option : app.get_options()) info.options.push_back(describe(*option));
@@ -145,7 +146,7 @@ CommandInfo describe(const CLI::App& app) {
   return info;
 }
 
-// The declarations, and what they write into.
+// The declarations, and the arguments that they write into.
 struct Declared {
   Arguments args;
   CLI::App app{"Opdock finds, checks, loads and calls op plugins.", "opdock"};

@@ -1,4 +1,4 @@
-// The command line: what there is to say, and what was said.
+// Parses the command line, and describes what it may contain.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace opdock::cli {
 
-// What was said. Which members count depends on `command`.
+// The parsed command line. Which members count depends on `command`.
 struct Arguments {
-  std::vector<std::string> command;  // {"cache", "gc"}; {}: nothing but `opdock`
+  std::vector<std::string> command;  // {"cache", "gc"}; {"help"} for `opdock` without a word
   bool json = false;
-  bool deepspeed = false;  // of doctor
+  bool deepspeed = false;  // for doctor
   bool codes = false;
   bool removes = false;
   bool forces = false;
@@ -21,9 +21,9 @@ struct Arguments {
   bool lists = false;
   std::string plugin_path;
   std::string subject;             // the one thing that the command is about: a file, an op, a code
-  std::vector<std::string> words;  // of `help`: the command to describe
-  bool manual = false;             // of `help`: all of it, as a manual page
-  GpuMachine machine;              // of list and explain
+  std::vector<std::string> words;  // for `help`: the command to describe
+  bool manual = false;             // for `help`: all of it, as a manual page
+  GpuMachine machine;              // for list and explain
   ListCommand list;
   InspectCommand inspect;
   RunOptions run;
@@ -33,20 +33,21 @@ struct Arguments {
   AuthorCommand author;
 };
 
-// Throws Usage, with its command. `--help` becomes {"help"} with `words`, `--version` {"version"}.
+// Parses the command line. Throws Usage, with its command. `--help` becomes {"help"} with `words`,
+// `--version` {"version"}.
 Arguments parse_command_line(int argc, const char* const* argv);
 
 // One option or argument.
 struct OptionInfo {
   std::vector<std::string> names;    // "--archs"; empty: an argument without one
   std::string value;                 // "LIST", "FILE"; empty: it takes none
-  std::vector<std::string> choices;  // what `value` may be, if that is a matter of words
+  std::vector<std::string> choices;  // the words that `value` may be, if only some are allowed
   std::string text;                  // a sentence, in one line
   bool required = false;
   bool many = false;  // may be given several times
 };
 
-// A command with its own, in the order of its help.
+// A command with its options and its own commands, in the order of its help.
 struct CommandInfo {
   std::string name;  // "opdock", "cache", "gc"
   std::string text;
@@ -55,15 +56,15 @@ struct CommandInfo {
   std::vector<CommandInfo> commands;
 };
 
-// All commands, from what parse_command_line() goes by.
+// Returns all commands, from the declarations that parse_command_line() uses.
 CommandInfo describe_commands();
 
-// What `opdock WORDS --help` prints. Throws Usage for words that are no command.
+// Returns what `opdock WORDS --help` prints. Throws Usage for words that are not a command.
 std::string help_text(const std::vector<std::string>& words);
 
-// A script for a shell: "bash", "zsh" or "fish".
+// Returns a completion script for a shell: "bash", "zsh" or "fish".
 std::string completion_script(const CommandInfo& root, const std::string& shell);
-// opdock.1, for man.
+// Returns opdock.1, for man.
 std::string manual_page(const CommandInfo& root);
 
 }  // namespace opdock::cli

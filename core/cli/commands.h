@@ -19,7 +19,7 @@ struct GpuMachine {
 
 struct ListCommand {
   std::string plugin_path;
-  std::vector<std::string> names;  // of plugins or ops, perhaps with * and ?; none: all plugins
+  std::vector<std::string> names;  // plugins or ops, perhaps with * and ?; none: all plugins
   std::string verdict;             // only those with this one; empty: any
   std::string device;              // only those that serve it: "cpu", "cuda", "rocm"; empty: any
   GpuMachine machine;
@@ -32,9 +32,9 @@ int list_command(const ListCommand& command);
 struct InspectCommand {
   std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
   std::vector<std::string> packages;  // names of installed packages
-  bool environment = false;           // all of them
-  std::vector<std::string> with;      // installed packages that are imported before
-  bool diff = false;                  // what differs between two files instead
+  bool environment = false;           // all installed packages
+  std::vector<std::string> with;      // installed packages that are imported first
+  bool diff = false;                  // show what differs between two files instead
   // The machine, if it is not this one; as in the request of opdock_survey_json.
   std::vector<std::string> gpus;
   std::string driver, cuda, glibc, libstdcxx, arch, cpu, rocm;
@@ -46,33 +46,33 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
                     const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
-// The same of DeepSpeed's ops: becomes Python, as author_command does.
+// Reports on DeepSpeed's ops. Becomes a Python process, as author_command() does.
 int deepspeed_doctor_command(const std::string& plugin_path, bool json);
 int show_command(const std::string& plugin_path, const std::string& op, bool json);
-// A reason code; returns false, and prints nothing, if there is none of that name.
+// Prints a reason code. Returns false, and prints nothing, if there is none of that name.
 bool explain_code(const std::string& name, bool json);
 struct InstallCommand {
   std::string path;    // a shared object, or a source plugin, which is built first
   std::string folder;  // empty: the user's own
-  bool force = false;  // in the place of any file, and what this machine rejects
+  bool force = false;  // also replace any file, and install what this machine rejects
   bool json = false;
 };
 int install_command(const InstallCommand& command);
-// The plugin `name` from the user's own folder.
+// Removes the plugin `name` from the user's own folder.
 int uninstall_command(const std::string& name, bool json);
-// action: add, force, remove or list; folder: of all but the last, relative to the current one or
+// action: add, force, remove or list; folder: for all but list, relative to the current folder or
 // absolute.
 int trust_command(const std::string& action, const std::string& folder, bool json);
 int help_command(const struct Arguments& args);
 int completion_command(const std::string& shell);  // "bash", "zsh", "fish"
-// action: ls, gc, clear, verify, export or import; file: of the last two; trust: of the last.
+// action: ls, gc, clear, verify, export or import; file: for export and import; trust: for import.
 int cache_command(const std::string& action, const std::string& file, bool trust, bool json);
 
 struct RunOptions {
   std::string plugin_path;
   std::string op;
   std::vector<std::string> arguments;  // "name=VALUE"
-  std::vector<std::string> words;      // more of them, which stood without --arg
+  std::vector<std::string> words;      // more arguments, given without --arg
   std::string device = "cpu";
   uint64_t seed = 0;
   bool json = false;
@@ -85,7 +85,7 @@ struct BuildCommand {
   bool all = false;         // every source plugin that is found
   bool jit = false;         // compile what plugins carry as device source instead
   std::string plugin_path;  // where `all` and `jit` look instead of the default places
-  std::string cuda_archs;   // as docs/architectures.md has it; empty: what `load` would ask for
+  std::string cuda_archs;   // a list (docs/architectures.md); empty: what `load` would ask for
   std::string hip_archs;
   bool debug = false;
   bool retry = false;
@@ -94,11 +94,11 @@ struct BuildCommand {
   bool json = false;
 };
 int build_command(const BuildCommand& command);
-// Builds one plugin and reports only what failed; *file: the shared object.
+// Builds one plugin and prints only what failed; *file gets the path of the shared object.
 int build_for_install(const BuildCommand& command, std::string* file);
 
 struct NewCommand {
-  std::string name;          // of the plugin, its op and the folder
+  std::string name;          // name of the plugin, its op and the folder
   std::string kind = "cpu";  // a folder of templates: "cpu", "device", "nvcc"
   std::string folder;        // where the new one goes; empty: the current one
   bool json = false;
@@ -111,14 +111,16 @@ struct AuthorCommand {
   std::vector<std::string> arguments;  // for pytest or the benches
   // For `wheel`: the architectures, as for `build`, and the folder that the wheel is written to.
   std::string cuda_archs, hip_archs, out;
-  // Of `bench`: measure ways of launching, on `device` or all; forget what was measured. Then the
-  // path and the arguments are folders or names of plugins, perhaps none.
+  // For `bench`: tune measures ways of launching, on `device` or all devices; forget forgets what
+  // was measured. With either of them the path and the arguments are folders or names of plugins,
+  // perhaps none.
   bool tune = false;
   bool forget = false;
-  // Of `test`: "soft" runs on software GPUs only (docs/testing-kernels.md), else on what is here.
+  // For `test`: "soft" runs only on software GPUs (docs/testing-kernels.md); else on the devices
+  // here.
   std::string device;
-  std::string arch;  // of one software GPU: "sm_90", "gfx90a"; empty: one of each kind
-  int warp = 0;      // only those whose warps are so wide; 0: all
+  std::string arch;  // architecture of one software GPU: "sm_90", "gfx90a"; empty: one of each kind
+  int warp = 0;      // only software GPUs with warps of this width; 0: all
   uint64_t seed = 0;
   bool counters = false;
 };

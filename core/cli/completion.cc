@@ -1,4 +1,4 @@
-// opdock completion: scripts for shells, from the declared commands.
+// opdock completion: makes completion scripts for shells from the declared commands.
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 
@@ -10,7 +10,7 @@
 namespace opdock::cli {
 namespace {
 
-// `path`: "", "build", "cache gc".
+// Visits a command and all commands below it. `path`: "", "build", "cache gc".
 void walk(const CommandInfo& command, const std::string& path,
           const std::function<void(const CommandInfo&, const std::string& path)>& visit) {
   visit(command, path);
@@ -30,7 +30,7 @@ std::vector<std::string> command_names(const CommandInfo& command) {
   return names;
 }
 
-// `text` where the shell takes it as it is between single quotes.
+// Returns `text` in single quotes, for a shell.
 std::string in_quotes(const std::string& text) {
   std::string safe;
   for (char c : text) safe += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -101,7 +101,7 @@ complete -F _opdock opdock
 
 // ---- zsh
 
-// A text inside of _arguments' [brackets] or behind its :colons:.
+// Escapes a text for use inside of _arguments' [brackets] or after its :colons:.
 std::string zsh_text(const std::string& text) {
   std::string safe;
   for (char c : text) {

@@ -75,7 +75,8 @@ void add_plugin_path(CLI::App* command, Arguments* args) {
   checked(option, "PATHS", [=](const std::string& text) { check_paths(option->get_name(), text); });
 }
 
-// The help of an argument SOURCE. main.cc looks up which folder a name means (plugin_names.h).
+// The help of a PATH argument that is a source plugin. main.cc looks up which folder a name means
+// (plugin_names.h).
 constexpr const char* kSourceText =
     "A folder with a plugin.toml, or the name of a source plugin that is found";
 
@@ -87,7 +88,8 @@ CLI::App* add(CLI::App* app, Arguments* args, const char* name, const char* text
   return command;
 }
 
-// What of a machine that is described cannot be is known before anything is looked at.
+// Declares an option that describes part of a machine. An impossible value is refused before
+// anything is inspected.
 CLI::Option* part_of_machine(CLI::Option* option, const char* shown,
                              std::string MachineSpec::* member) {
   return checked(option, shown, [=](const std::string& text) {
@@ -106,7 +108,7 @@ CLI::Option* part_of_machine(CLI::Option* option, const char* shown,
   });
 }
 
-// The GPUs and drivers of another machine than this one.
+// Adds the options for the GPUs and drivers of another machine than this one.
 void add_gpu_machine(CLI::App* command, std::vector<std::string>* gpus, std::string* driver,
                      std::string* cuda, std::string* rocm) {
   part_of_machine(command->add_option("--gpu", *gpus,
@@ -166,7 +168,7 @@ void declare_inspect(CLI::App* app, Arguments* args) {
                               "Shared objects, programs, wheels, folders, virtual environments"),
           "PATH", [](const std::string& text) {
             if (may_be_name(text)) return;
-            // A wheel's member is known once the wheel is read.
+            // Whether a wheel has the member is known only once the wheel is read.
             const size_t member = text.find(".whl/");
             check_exists("PATH", "a shared object, a wheel or a folder",
                          member == text.npos ? text : text.substr(0, member + 4));
@@ -340,7 +342,7 @@ void declare_bench(CLI::App* app, Arguments* args) {
   CLI::App* bench =
       app->add_subcommand("bench", "Build a source plugin and run its bench_*.py, or tune plugins");
   bench->footer(kBenchFooter);
-  // What it may be depends on the options: main.cc checks it.
+  // main.cc checks PATH, because what it may be depends on the options.
   bench->add_option("PATH", args->author.path, kSourceText)->type_name("PATH");
   bench
       ->add_option("ARGS", args->author.arguments,

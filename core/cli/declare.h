@@ -1,4 +1,4 @@
-// The subcommands and their options, for CLI11.
+// Declares the subcommands and their options, for CLI11.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace opdock::cli {
 
-// Options write into `args`, which lives as long as `app`. What is not right about a value is
+// Declares everything. Options write into `args`, which lives as long as `app`. An invalid value is
 // thrown as Usage while CLI11 parses. An option's type name is what help, completion and manual
 // show for its value: "cpu|device" offers the words, FILE, FOLDER and PATH offer files.
 void declare(CLI::App* app, Arguments* args);

@@ -1,4 +1,4 @@
-// opdock doctor: what this machine has, and what is missing for what.
+// opdock doctor: reports what this machine has, and what is missing for what.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// How the command reports that it failed.
+// Reports that the command failed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,9 +7,9 @@
 
 namespace opdock::cli {
 
-// "opdock: …" on stderr; with `json` an object on stdout too: {"error": the text, "status": the
-// exit status, "reasons": […]}, each reason with the members that every report has. Returns the
-// exit status.
+// Prints "opdock: …" on stderr and, with `json`, an object on stdout too: {"error": the text,
+// "status": the exit status, "reasons": […]}, each reason with the members that every report has.
+// Returns the exit status.
 int report_error(const Usage& usage, bool json);
 int report_error(const Failure& failure, bool json);
 int report_error(const std::string& text, bool json);

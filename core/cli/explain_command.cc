@@ -1,4 +1,4 @@
-// opdock explain: which plugin serves an op, and what the reason codes mean.
+// opdock explain: says which plugin serves an op, and what the reason codes mean.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/texts.h"
 #include "commands.h"
@@ -8,10 +8,10 @@
 namespace opdock::cli {
 namespace {
 
-// More than a reader looks through.
+// A longer list is not printed, because it is more than a reader looks through.
 constexpr size_t kMostOpsNamed = 10;
 
-// "cpu: binary plugin: …", the steps of one device, each with its reasons.
+// Prints "cpu: binary plugin: …": the steps of each device, each with its reasons.
 void print_chain(const Report& chain) {
   for (const Report& record : chain) {
     const bool serves = record.at("serves").get<bool>();

@@ -32,7 +32,7 @@ void* open_driver(bool is_rocm) {
   return library;
 }
 
-// A function of the driver: every one of these returns an int, 0 for success.
+// Calls a function of the driver. Each of those used here returns an int, 0 for success.
 template <typename... Parameters>
 void call(const char* name, Parameters... parameters) {
   using Function = int (*)(Parameters...);

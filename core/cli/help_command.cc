@@ -1,4 +1,4 @@
-// opdock help, opdock completion: what the command says of itself.
+// opdock help and completion: print what the command's declarations say.
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
 #include "report_text.h"

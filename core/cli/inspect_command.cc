@@ -1,4 +1,4 @@
-// opdock inspect: one shared object, whatever it is, or many: wheels, folders, packages.
+// opdock inspect: inspects one file, whatever it is, or many: wheels, folders, packages.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
@@ -33,11 +33,11 @@ bool is_one_file(const InspectCommand& command) {
     return false;
   }
   struct stat status{};
-  // What is not there is a member of a wheel.
+  // A path that does not exist is a member of a wheel.
   return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
 }
 
-// The request's JSON: the described machine, if there is one, and what is loaded before.
+// Returns the request's JSON: the described machine, if there is one, and what is loaded before.
 Report request_of(const InspectCommand& command) {
   Report request = Report::object();
   if (!command.gpus.empty()) request["gpus"] = command.gpus;
@@ -77,7 +77,7 @@ int inspect_one(const InspectCommand& command, const Runtime& runtime) {
   return report.at("usable").get<bool>() ? kGood : kUnfit;
 }
 
-// As diff has it: 0 only where nothing differs.
+// Compares two files. As with diff, the exit status is 0 only if nothing differs.
 int inspect_diff(const InspectCommand& command, const Runtime& runtime) {
   if (command.paths.size() != 2 || !command.packages.empty() || command.environment ||
       !command.html.empty() || !request_of(command).empty()) {

@@ -1,4 +1,4 @@
-// opdock inspect --html: one page that opens anywhere.
+// opdock inspect --html: writes one page that opens anywhere.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -53,7 +53,7 @@ summary { cursor: pointer; }
 <body>
 )";
 
-// Texts come from files of anybody.
+// Escapes a text for HTML, because texts come from untrusted files.
 std::string escaped(const std::string& text) {
   std::string safe;
   for (const char letter : printable(text)) {
@@ -131,7 +131,7 @@ std::string archs_line(const Report& report) {
                        : "<div class=\"dim\">built for " + escaped(join(archs, " ")) + "</div>";
 }
 
-// What opens under a package: its reasons, then each file with its own.
+// Returns what unfolds under a package: its reasons, then each file with its reasons.
 std::string inner(const Report& package) {
   std::string text = fmt::format("<div class=\"path dim\">{}</div>{}", member(package, "path"),
                                  reasons_list(package.at("reasons")));
@@ -210,7 +210,7 @@ void write_page(const std::string& path, const std::string& page) {
     if (count <= 0) break;
     written += static_cast<size_t>(count);
   }
-  // As a file that is made anew: readable by whom the umask lets.
+  // Gives the page the mode of a newly created file: readable by those whom the umask allows.
   const mode_t mask = umask(0);
   umask(mask);
   if (written < page.size() || fchmod(file.get(), 0666 & ~mask) != 0 || fsync(file.get()) != 0 ||

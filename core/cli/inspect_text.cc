@@ -12,10 +12,11 @@ namespace opdock::cli {
 namespace {
 
 constexpr size_t kLabelColumns = 18;
-constexpr size_t kMostSkipped = 10;  // told one by one
+constexpr size_t kMostSkipped = 10;  // printed one by one
 
-// A long list goes on under its first item. Lists are wrapped also where stdout is no terminal: a
-// library of thousands of symbols is for people to read here, programs take --json.
+// Prints a list; a long one continues under its first item. Lists are wrapped even if stdout is not
+// a terminal, because people read this output, even of a library with thousands of symbols, and
+// programs use --json.
 void print_list(const char* label, const Report& list) {
   constexpr size_t kMostItems = 100;
   if (list.empty()) return;
@@ -78,7 +79,7 @@ std::vector<Cell> package_row(const Report& package) {
   return row;
 }
 
-// How many of the package's files are not usable, and the first cause of it.
+// Prints how many of the package's files are not usable, and the first cause.
 void print_cause(const Report& package) {
   const Report& cause = package.at("cause");
   if (cause.is_null()) return;
@@ -130,7 +131,7 @@ void print_changes(const Report& report, const char* member, const char* label) 
 std::string gpu_title(const Report& gpu) {
   std::vector<std::string> names;
   for (const Report& device : gpu.at("devices")) names.push_back(device.get<std::string>());
-  if (names.empty()) return printable(gpu.at("arch").get<std::string>());  // a described one
+  if (names.empty()) return printable(gpu.at("arch").get<std::string>());  // a described GPU
   return printable(fmt::format("{} ({})", gpu.at("arch").get<std::string>(), join_some(names, 2)));
 }
 

@@ -1,4 +1,5 @@
-// opdock install, opdock uninstall: a plugin into the user's own folder, or another one, and out.
+// opdock install and uninstall: put a plugin into the user's own folder, or into another one, and
+// remove it.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 

@@ -1,4 +1,4 @@
-// opdock list: the plugins that are found, with their verdicts.
+// opdock list: prints the plugins that are found, with their verdicts.
 // SPDX-License-Identifier: Apache-2.0
 #include <fnmatch.h>
 
@@ -42,7 +42,7 @@ bool is_wanted(const Report& plugin, const ListCommand& command) {
          (command.device.empty() || serves(plugin, command.device));
 }
 
-// Each name must be somebody's, whatever else is asked for.
+// Throws Failure if a name is no plugin's and no op's, whatever the other filters are.
 void check_names(const Report& plugins, const std::vector<std::string>& wanted) {
   for (const std::string& name : wanted) {
     const bool is_known = std::any_of(plugins.begin(), plugins.end(),
@@ -95,7 +95,7 @@ int list_command(const ListCommand& command) {
     if (is_wanted(plugin, command)) wanted.push_back(std::move(plugin));
   }
   plugins = std::move(wanted);
-  name_gpus(command.machine, &report);  // --device looks for kinds of devices
+  name_gpus(command.machine, &report);  // only here, because --device compares kinds of devices
   if (command.json) {
     print_json(report);
     return kGood;

@@ -141,7 +141,8 @@ int dispatch(const Arguments& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Also where the rest of the command line cannot be read; what follows `--` is another program's.
+  // --json counts even if the rest of the command line is invalid. The words after `--` are another
+  // program's.
   char** const end = std::find_if(argv, argv + argc,
                                   [](const char* word) { return std::strcmp(word, "--") == 0; });
   const bool json =

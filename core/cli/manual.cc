@@ -1,4 +1,4 @@
-// opdock.1: the manual page, from the declared commands.
+// Makes opdock.1, the manual page, from the declared commands.
 // SPDX-License-Identifier: Apache-2.0
 #include "command_line.h"
 #include "fmt/format.h"
@@ -6,7 +6,8 @@
 namespace opdock::cli {
 namespace {
 
-// Text as roff takes it: no hyphens for minus signs, no requests at a line's begin.
+// Escapes a text for roff, so that it has no hyphens for minus signs and no requests where a line
+// begins.
 std::string roff(const std::string& text) {
   std::string safe;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -27,7 +28,7 @@ std::string roff(const std::string& text) {
   return safe;
 }
 
-// "--arg NAME=VALUE", in bold and italics.
+// Returns "--arg NAME=VALUE", in bold and italics.
 std::string spelled(const OptionInfo& option) {
   std::string text;
   for (const std::string& name : option.names) {
@@ -45,7 +46,7 @@ std::string spelled(const OptionInfo& option) {
   return text + (text.empty() || value.empty() ? "" : " ") + value;
 }
 
-// "opdock inspect [OPTIONS] FILE"
+// Returns "opdock inspect [OPTIONS] FILE".
 std::string synopsis(const CommandInfo& command, const std::string& name) {
   std::string text = fmt::format("\\fB{}\\fR", roff(name));
   bool has_options = false;
@@ -61,7 +62,7 @@ std::string synopsis(const CommandInfo& command, const std::string& name) {
   return text + (has_options ? " [\\fIoptions\\fR]" : "") + arguments;
 }
 
-// The commands without commands of their own, with what stands before them.
+// Adds the commands that have no commands of their own, each with the words that precede it.
 void add_command(const CommandInfo& command, const std::string& name, std::string* text) {
   for (const CommandInfo& below : command.commands) {
     add_command(below, name + " " + below.name, text);

@@ -1,4 +1,4 @@
-// opdock new: a plugin's folder from a template, ready to build, test and measure.
+// opdock new: makes a plugin's folder from a template, ready to build, test and measure.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
@@ -16,10 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What stands for the plugin's name in the templates' texts and file names.
+// Stands for the plugin's name in the templates' texts and file names.
 constexpr std::string_view kPlaceholder = "opname";
 
-// The name becomes a function in C++ and in Python, and a file.
+// Names that a plugin cannot have, because the name becomes a function in C++ and in Python, and a
+// file.
 constexpr std::string_view kReserved[] = {
     // C++
     "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break",
@@ -36,7 +37,7 @@ constexpr std::string_view kReserved[] = {
     // Python
     "as", "assert", "async", "await", "def", "del", "elif", "except", "finally", "from", "global",
     "import", "in", "is", "lambda", "nonlocal", "pass", "raise", "with", "yield",
-    // What the templates and Meson have already
+    // Names that the templates and Meson use
     "opdock", "torch", "test", "opname"};
 
 constexpr size_t kLongestName = 64;
@@ -82,7 +83,7 @@ void write_file(const fs::path& from, const fs::path& to, const std::string& nam
   if (!in || !out) throw cannot("cannot write", to, std::make_error_code(std::errc::io_error));
 }
 
-// Returns the files' names relative to `target`.
+// Copies a template into `target`. Returns the files' names relative to `target`.
 std::vector<std::string> fill(const fs::path& from, const fs::path& target,
                               const std::string& name) {
   std::vector<std::string> written;

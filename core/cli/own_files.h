@@ -1,4 +1,4 @@
-// What was installed with this command, found from where it lies.
+// Finds what was installed with this command, from the command's own place.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace opdock::cli {
 
-// The running program's own path, absolute; empty where /proc is not mounted.
+// Returns the running program's own path, absolute; empty if /proc is not mounted.
 std::string own_path();
 
-// share/opdock and what is in it, beside this command; members as in base/installed.h.
+// Returns share/opdock and what is in it, next to this command; members as in base/installed.h.
 Installed own_files();
 
 }  // namespace opdock::cli

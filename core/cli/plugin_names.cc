@@ -13,7 +13,8 @@
 namespace opdock::cli {
 namespace {
 
-// A folder here without a plugin.toml is none: a plugin may have its name.
+// Returns whether the text is a path. A folder here without a plugin.toml does not count, because a
+// plugin may have its name.
 bool is_a_path(const std::string& text) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -28,7 +29,8 @@ Report plugins_found(const std::string& plugin_path) {
   });
 }
 
-// The first, in the order of the search, that has the name; after those that have an op of it.
+// Returns the path of the first plugin, in the order of the search, that has the name; if there is
+// none, of the first that has an op of that name.
 std::string find(const Report& plugins, const std::string& kind, const std::string& name) {
   const auto path_of = [](const Report& plugin) {
     const std::filesystem::path path = plugin.at("path").get<std::string>();
@@ -53,7 +55,7 @@ std::string named(const std::string& text, const std::string& plugin_path,
   for (const std::string& kind : kinds) {
     if (std::string path = find(plugins, kind, text); !path.empty()) return path;
   }
-  if (!may_be_name(text)) return text;  // a folder, of which the command says what it lacks
+  if (!may_be_name(text)) return text;  // a folder: the command says what it lacks
   std::vector<std::string> known;
   for (const Report& plugin : plugins) {
     const bool is_meant =

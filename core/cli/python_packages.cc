@@ -22,8 +22,9 @@ namespace {
 
 constexpr std::chrono::seconds kDeadline{10};
 
-// Reads the files by hand: importlib.metadata alone takes longer than all of this. The current
-// folder, which is first in sys.path, holds no installed package.
+// Finds the folders. It reads the files itself, because importlib.metadata takes longer than all of
+// this. It leaves out the current folder, which is first in sys.path and holds no installed
+// package.
 constexpr const char* kQuestion = R"(
 import os, sys
 sys.path[:] = [p for p in sys.path if p]
@@ -103,7 +104,7 @@ std::string package_folders() {
   close(in.release());
   if (error != 0) return {};
   std::string lines = read_all(out.get());
-  kill(child, SIGKILL);  // it has ended, or does not answer
+  kill(child, SIGKILL);  // the child has ended, or does not answer
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   while (lines.ends_with('\n')) lines.pop_back();

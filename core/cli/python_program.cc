@@ -29,11 +29,12 @@ except ImportError as error:
              "wanted the one of this command; install it there, or name its Python in $OPDOCK_PYTHON")
 )";
 
-// The folder to put on PYTHONPATH for this command's package; empty: it is no part of one, and
-// Python must know the package itself.
+// Returns the folder to put on PYTHONPATH for this command's package; empty: the command is not
+// part of a package, and Python must know the package itself.
 std::string package_folder() {
   const fs::path folder = fs::path(own_path()).parent_path();
-  // In a wheel opdock/bin/opdock, in the build tree core/cli/opdock beside python/opdock.
+  // The command is opdock/bin/opdock in a wheel, and core/cli/opdock next to python/opdock in the
+  // build tree.
   for (const char* way : {"../..", "../../python"}) {
     std::error_code error;
     const fs::path place = fs::canonical(folder / way, error);

@@ -1,4 +1,4 @@
-// Commands that are written in Python, in the package opdock.
+// Runs commands that are written in Python, in the package opdock.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace opdock::cli {
 
-// $OPDOCK_PYTHON, else "python3", which is looked for in PATH.
+// Returns $OPDOCK_PYTHON, else "python3", which is searched in PATH.
 std::string python_program();
 
-// Becomes Python (python_program()) and runs `program`, whose sys.argv[1:] are the
+// Becomes a Python process (python_program()) and runs `program`, whose sys.argv[1:] are the
 // arguments; this command's own package is imported. what: the command, for messages. Throws
 // Failure if there is no Python.
 [[noreturn]] void run_python(const std::string& what, const std::string& program,

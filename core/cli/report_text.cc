@@ -30,7 +30,7 @@ bool is_fit(const std::string& verdict) {
   return verdict == "usable" || verdict == "buildable";
 }
 
-// "abi-major, note-json": why it is not usable.
+// Returns why the plugin is not usable: "abi-major, note-json".
 std::string codes_text(const Report& plugin) {
   std::vector<std::string> codes;
   for (const Report& reason : plugin.at("reasons")) {
@@ -74,7 +74,7 @@ Style verdict_style(const std::string& verdict) {
                                                        : Style::kUnsure;
 }
 
-// "cpu, cuda:0 (sm_90), rocm: no-driver": what serves a device, or why nothing does.
+// Returns what serves each device, or why nothing does: "cpu, cuda:0 (sm_90), rocm: no-driver".
 std::string devices_text(const Report& plugin) {
   std::vector<std::string> parts;
   for (const Report& device : plugin.at("devices")) {
@@ -103,7 +103,7 @@ std::string name_of(const Report& plugin) {
 void print_reason(const Report& reason, size_t indent) {
   const std::string code = text_of(reason, "code");
   const std::string text = reason.at("text").get<std::string>();
-  const bool has_lines = text.find('\n') != text.npos;  // such as a compiler's
+  const bool has_lines = text.find('\n') != text.npos;  // a compiler's text has several lines
   std::string block = has_lines ? paragraph(code + ":", indent) + lines(text, indent + 2)
                                 : paragraph(code + ": " + printable(text), indent);
   const Style style = reason.at("severity") == "reject"      ? Style::kBad
@@ -132,7 +132,7 @@ void print_plugin_lines(const Report& plugins) {
   print(table(rows));
 }
 
-// The rows aligned, and under each one its path, architectures and reasons.
+// Prints the rows aligned, and under each one its path, architectures and reasons.
 void print_plugins(const Report& plugins, bool all) {
   std::vector<std::vector<Cell>> rows = {kPluginHead};
   for (const Report& plugin : plugins) rows.push_back(plugin_row(plugin));

@@ -1,4 +1,4 @@
-// opdock run: one op on small inputs.
+// opdock run: runs one op on small inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
@@ -48,7 +48,7 @@ Report array_json(const Array& array) {
   return json;
 }
 
-// What an invocation returns, and the host's memory behind it.
+// Holds the values that an invocation returns, and frees the host's memory behind them.
 class Returned {
  public:
   explicit Returned(uint32_t count) : values_(count) {}
@@ -63,7 +63,7 @@ class Returned {
   std::vector<opdock_value> values_;
 };
 
-// A value that is returned, as text and as JSON.
+// Shows a returned value as text and as JSON.
 void show(const opdock_value& value, std::string* text, Report* json) {
   switch (value.tag) {
     case OPDOCK_TAG_TENSOR: {
@@ -146,7 +146,7 @@ int run_command(const RunOptions& options) {
   json["written"] = Report::object();
   std::string text;
   for (uint32_t i = 0; i < info.num_results; ++i) {
-    if (info.results[i].param >= 0) continue;  // shown as what is written
+    if (info.results[i].param >= 0) continue;  // shown below as a written parameter
     Report one;
     show(returned.values()[i], &text, &one);
     json["results"].push_back(std::move(one));

@@ -25,8 +25,8 @@ opdock_options default_options(const std::string& plugin_path) {
   opdock_options options{};
   options.struct_size = sizeof options;
   if (!plugin_path.empty()) options.plugin_path = plugin_path.c_str();
-  // The Python package's console script has said where other packages announce plugins; else
-  // Python is asked, if anybody looks there.
+  // The Python package's console script sets OPDOCK_PACKAGE_PATH to the folders that other packages
+  // announce. Without it Python is asked, but only if the default places are searched.
   options.package_path = secure_getenv("OPDOCK_PACKAGE_PATH");
   if (options.package_path == nullptr && plugin_path.empty() &&
       std::getenv("OPDOCK_PLUGIN_PATH") == nullptr && getauxval(AT_SECURE) == 0) {

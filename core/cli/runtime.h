@@ -1,4 +1,4 @@
-// The command's own handle on the host.
+// Wraps the host's API for the command.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +21,8 @@ struct Failure {
   std::string text;
 };
 
-// The options of every subcommand; plugin_path, which must live as long, may be empty.
+// Returns the options of every subcommand; plugin_path, which must live as long as they do, may be
+// empty.
 opdock_options default_options(const std::string& plugin_path);
 
 // Creates the runtime on construction, destroys it at the end. Throws Failure.
@@ -38,15 +39,16 @@ class Runtime {
   opdock_runtime* runtime_ = nullptr;
 };
 
-// Lets the runtime judge for that machine, if it says anything.
+// Makes the runtime judge for that machine, unless all its members are empty.
 void describe(const Runtime& runtime, const GpuMachine& machine);
-// In a report on a machine that is described: its GPUs are called as they were given, not "cuda:0".
+// Gives the GPUs in a report on a described machine the names that the user gave them, in place of
+// "cuda:0".
 void name_gpus(const GpuMachine& machine, Report* report);
 
 // Calls a function of opdock.h that takes an error buffer; throws Failure unless it returns OK.
 void check(const std::function<opdock_status(char* error, uint32_t error_size)>& call);
 
-// Calls one that writes a JSON text, and reads it.
+// Calls a function that writes a JSON text, and parses the text. Throws Failure as check() does.
 Report read_report(
     const std::function<opdock_status(char** out, char* error, uint32_t error_size)>& call);
 

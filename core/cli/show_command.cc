@@ -1,4 +1,4 @@
-// opdock show: what an op is, and who serves it.
+// opdock show: prints what an op is, and who serves it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -16,7 +16,7 @@ void print_row(const std::string& label, const std::string& text) {
   if (!text.empty()) print(paragraph(fmt::format("{:<{}}{}", label, kLabel, text), 2));
 }
 
-// Words of `key` of all who provide the op, each once, in the order found.
+// Returns the words of `key` of all plugins that provide the op, each once, in the order found.
 std::string all_of(const Report& candidates, const char* key) {
   std::vector<std::string> words;
   for (const Report& candidate : candidates) {
@@ -28,7 +28,7 @@ std::string all_of(const Report& candidates, const char* key) {
   return join(words, ", ");
 }
 
-// "softmax 0.1.0 (/usr/lib/…/softmax.so)", or what would be done.
+// Returns "softmax 0.1.0 (/usr/lib/…/softmax.so)", or what would be done.
 std::string served_by(const Report& record) {
   for (const Report& step : record.at("steps")) {
     if (step.at("outcome") == "used") return text_of(step, "text");
@@ -54,7 +54,7 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
                                                   "ops are {}",
                                                   op, join(ops, ", "))};
     }
-    check([&](char* error, uint32_t size) {  // says what may have been meant
+    check([&](char* error, uint32_t size) {  // its error says what may have been meant
       return opdock_get_function(runtime.get(), op.c_str(), &function, error, size);
     });
   }

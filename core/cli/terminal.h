@@ -6,41 +6,43 @@
 #include <string_view>
 #include <vector>
 
-#include "base/utf8.h"  // printable(): names and messages come from files of anybody
+#include "base/utf8.h"  // printable(): names and messages come from untrusted files
 
 namespace opdock::cli {
 
 enum class Style { kPlain, kBold, kDim, kGood, kBad, kUnsure };
 
-// What stdout is. Colours need a terminal, TERM other than "dumb" and no NO_COLOR; the width is 0
-// if stdout is no terminal, and lines are then never wrapped.
+// Properties of stdout. Colours need a terminal, TERM other than "dumb" and no NO_COLOR; the width
+// is 0 if stdout is not a terminal, and lines are then never wrapped.
 struct Terminal {
   bool has_colour = false;
   size_t width = 0;
 };
 const Terminal& terminal();
 
-// `text` in a style; unchanged without colours.
+// Returns `text` in a style; unchanged without colours.
 std::string styled(std::string_view text, Style style);
 
-// Columns that a UTF-8 text takes, one for each character.
+// Returns how many columns a UTF-8 text takes, one for each character.
 size_t columns(std::string_view text);
 
-// `text` indented by `indent` and wrapped to the terminal, further lines by two columns more.
+// Returns `text` indented by `indent` and wrapped to the terminal, further lines by two columns
+// more.
 std::string paragraph(std::string_view text, size_t indent);
 
-// The lines of `text` as they are, such as a compiler's message, each printable and indented.
+// Returns the lines of `text` without wrapping, such as a compiler's message, each printable and
+// indented.
 std::string lines(std::string_view text, size_t indent);
 
 struct Cell {
   std::string text;
   Style style = Style::kPlain;
 };
-// Rows with columns aligned; the last column is not padded.
+// Returns rows with aligned columns; the last column is not padded.
 std::string table(const std::vector<std::vector<Cell>>& rows);
 
-// "opdock: text" on stderr; further lines of it are indented, so that none looks like another
-// error.
+// Prints "opdock: text" on stderr; further lines of it are indented, so that none looks like
+// another error.
 void complain(std::string_view text);
 
 }  // namespace opdock::cli

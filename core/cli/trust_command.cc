@@ -1,4 +1,4 @@
-// opdock trust: folders that the user vouches for.
+// opdock trust: manages the folders that the user vouches for.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 

@@ -21,7 +21,7 @@
 namespace opdock::cli {
 namespace {
 
-// errno of looking for `path`; 0: it is there.
+// Returns the errno of looking for `path`; 0: it exists.
 int look(const std::string& path) {
   struct stat status{};
   return stat(path.c_str(), &status) == 0 ? 0 : errno;
@@ -39,7 +39,7 @@ void check_word(const std::string& option, const std::vector<std::string>& words
 
 void check_number(const std::string& option, uint64_t least, uint64_t most,
                   const std::string& or_else, const std::string& text) {
-  uint64_t value = UINT64_MAX;  // stays so if there are more digits than fit
+  uint64_t value = UINT64_MAX;  // unchanged if there are more digits than fit
   const char* const end = text.data() + text.size();
   const auto [next, error] = std::from_chars(text.data(), end, value);
   const bool is_number = next == end && !text.empty();
@@ -53,7 +53,7 @@ void check_number(const std::string& option, uint64_t least, uint64_t most,
 void check_seconds(const std::string& option, const std::string& or_else, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0' && value > 0) return;  // NaN is not
+  if (!text.empty() && *end == '\0' && value > 0) return;  // NaN is not above 0
   throw Usage{quoted(text), "a number of seconds above 0", or_else, option, ""};
 }
 
@@ -72,7 +72,7 @@ void check_source_plugin(const std::string& option, const std::string& path) {
   check_exists(option, "a plugin", path);
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error)) return;
-  if (!std::filesystem::is_directory(path, error)) {  // reading a FIFO would wait for ever
+  if (!std::filesystem::is_directory(path, error)) {  // reading a FIFO would block
     throw Usage{quoted(path) + ", which is neither a file nor a folder", "a plugin", "", option,
                 ""};
   }

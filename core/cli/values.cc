@@ -25,7 +25,7 @@ Number parse_number(std::string_view text, const char* wanted) {
   return number;
 }
 
-// The elements of "[a, b, [c, d]]" at the top level, as text.
+// Returns the elements of "[a, b, [c, d]]" at the top level, as text.
 std::vector<std::string_view> split_elements(std::string_view text) {
   if (!text.starts_with('[') || !text.ends_with(']')) throw unfit(text, "a list, such as [1, 2]");
   text = text.substr(1, text.size() - 2);

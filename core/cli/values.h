@@ -1,4 +1,4 @@
-// Arguments of `opdock run` from text, by the schema's parameter.
+// Makes the arguments of `opdock run` from text, by the schema's parameter.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,12 +19,12 @@ class ValueMaker {
   // Tensors go to this device: CPU, or the GPU that gpu_open() has opened.
   ValueMaker(opdock_device device, uint64_t seed) : device_(device), seed_(seed) {}
 
-  // Throws Usage, which names the parameter.
+  // Makes a parameter's value from text. Throws Usage, which names the parameter.
   opdock_value make(const opdock_param& param, std::string_view text);
 
-  // The array behind a tensor value, brought up to date with the device's memory.
+  // Returns the array behind a tensor value, updated from the device's memory.
   const Array& read_back(const opdock_value& value);
-  // A tensor that the host allocated, copied to host memory.
+  // Returns a copy, in host memory, of a tensor that the host allocated.
   static std::unique_ptr<Array> copy(const opdock_tensor& tensor);
 
  private:
@@ -41,7 +41,7 @@ class ValueMaker {
   std::deque<opdock_list> lists_;
 };
 
-// "cpu", "cuda", "cuda:1", "rocm:0"; throws Usage.
+// Parses "cpu", "cuda", "cuda:1" or "rocm:0"; throws Usage.
 opdock_device parse_device_name(std::string_view text);
 
 }  // namespace opdock::cli

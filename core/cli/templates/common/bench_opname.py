@@ -1,4 +1,4 @@
-"""opname beside PyTorch, on every device: `opdock bench .` runs this."""
+"""Measures opname and PyTorch on every device: `opdock bench .` runs this."""
 
 import torch
 

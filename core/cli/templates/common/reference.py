@@ -1,4 +1,4 @@
-"""opname in PyTorch: what the tests compare with, and what is used where the plugin cannot be."""
+"""opname in PyTorch: the tests compare with it, and it is used if the plugin cannot be."""
 
 
 def opname(x, *, a=1.0):

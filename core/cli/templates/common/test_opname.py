@@ -1,7 +1,7 @@
-"""opname on every device, against the reference in float64: `opdock test .` runs this.
+"""Tests opname on every device, against the reference in float64: `opdock test .` runs this.
 
-The fixtures come from opdock.testing: each device and dtype in turn, and reference.py beside this.
-Tensors are on the CPU: on(device, op) takes them to the device, and the results back.
+The fixtures come from opdock.testing: each device and dtype in turn, and reference.py in this
+folder. Tensors are on the CPU: on(device, op) copies them to the device, and the results back.
 `opdock test --device=soft .` runs the same on a software GPU.
 """
 
@@ -16,7 +16,8 @@ from opdock.testing import on
 def test_opname(reference, assert_close, device, dtype, shape):
     x = torch.randn(shape).to(dtype)
     oracle = reference.opname(x.double(), a=0.3)
-    # The rounding of a to float32 and of the product; that of the result is allowed anyway.
+    # Allows for the rounding of a to float32 and of the product; that of the result is allowed
+    # anyway.
     assert_close(on(device, opdock.ops.opname)(x, a=0.3), oracle, 2.0**-22)
 
 

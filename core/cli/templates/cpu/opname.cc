@@ -2,7 +2,7 @@
 
 using namespace opdock;
 
-// Checks the arguments and says what the output is like; touches no data. The host has checked the
+// Checks the arguments and describes the output; touches no data. The host has already checked the
 // dtypes and devices that plugin.toml declares.
 static void plan(Plan& plan, Tensor x, double) {
   check(x, "x").contiguous();

@@ -3,20 +3,20 @@
 
 using namespace opdock;
 
-// By number: those that plugin.toml lists.
+// The kernels that plugin.toml lists, by number.
 static constexpr auto kKernels =
     OPDOCK_KERNEL_FAMILY("opname_kernel", KernelTypes<float, half, bfloat16>);
 
-// Checks the arguments and says what the output is like; touches no data. The host has checked the
+// Checks the arguments and describes the output; touches no data. The host has already checked the
 // dtypes and devices that plugin.toml declares.
 static void plan(Plan& plan, Tensor x, double) {
   check(x, "x").contiguous().aligned(uint64_t(x.dtype().bytes()));
   plan.output(x.like());
 }
 
-// Once a device: loads the kernels, so that the first run may lie inside a graph capture.
+// Called once per device: loads the kernels, so that the first run may be inside a graph capture.
 static void prepare(Call& call) {
-  if (!call.is_cpu()) call.kernel(kKernels(dtype_of<float>()));  // its image has all of them
+  if (!call.is_cpu()) call.kernel(kKernels(dtype_of<float>()));  // its image has all kernels
 }
 
 static void run(Call& call, Results out, Tensor x, double a) {
@@ -29,7 +29,7 @@ static void run(Call& call, Results out, Tensor x, double a) {
     T* py = out[0].data<T>();
     if (!call.is_cpu()) {
       const int64_t blocks = std::min<int64_t>((n + 255) / 256, 65535);
-      // The arguments' types must be the kernel's own.
+      // The arguments' types must be those of the kernel's parameters.
       call.launch(kKernels(x.dtype()), {blocks, 256}, px, py, float(a), n);
       return;
     }

@@ -4,7 +4,7 @@
 
 using namespace opdock;
 
-// Checks the arguments and says what the output is like; touches no data. The host has checked the
+// Checks the arguments and describes the output; touches no data. The host has already checked the
 // dtypes and devices that plugin.toml declares.
 static void plan(Plan& plan, Tensor x, double) {
   check(x, "x").contiguous().aligned(uint64_t(x.dtype().bytes()));
@@ -15,7 +15,7 @@ static void check_gpu(const char* problem) {
   if (problem != nullptr) throw Error(OPDOCK_DEVICE_ERROR, std::string("opname: ") + problem);
 }
 
-// Once a device, before the first run there.
+// Called once per device, before the first run there.
 static void prepare(Call& call) {
   if (call.is_cuda()) check_gpu(load_opname());
 }

@@ -1,5 +1,5 @@
-// What the host part wants of the GPU part. Both return NULL, or the CUDA runtime's text for what
-// is wrong.
+// The functions of the GPU part that the host part calls. Both return NULL, or the CUDA runtime's
+// error text.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,5 @@ enum class Element { kFloat32, kFloat16, kBfloat16 };
 const char* launch_opname(Element element, const void* x, void* y, float a, int64_t n,
                           void* stream);
 
-// Loads the kernels, so that the first launch may lie inside a graph capture.
+// Loads the kernels, so that the first launch may be inside a graph capture.
 const char* load_opname();

@@ -2,7 +2,7 @@
 
 #include "opdock/device.cuh"
 
-// At most 256 threads a block; each takes every element that is a whole grid further.
+// At most 256 threads per block. Each takes elements that are a whole grid apart.
 template <class T>
 OPDOCK_KERNEL(256)
 opname_kernel(const T* x, T* y, float a, opdock::int64_t n) {
