@@ -63,7 +63,7 @@ Status read_options(const opdock_compile_options& given, CompileRequest* out) {
 
 // Refuses a hook that runs during the module's compilation and asks for the same module.
 Status refuse_within(const opdock_module& module) {
-  last_compile_reasons().assign(1, within_itself(module.request.name + " to be compiled"));
+  last_compile_reasons().assign(1, deadlock_reason(module.request.name + " to be compiled"));
   return {OPDOCK_INVALID_ARGUMENT,
           module.request.name + ": " + to_text(last_compile_reasons().front())};
 }
@@ -153,8 +153,8 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
                   "\"): found a module compiled for an architecture alone, wanted one for a "
                   "device; give options.device"};
     }
-    const Taken turn(&module->turn);
-    if (!turn) return refuse_within(*module);
+    const ForkAwareGuard guard(&module->lock);
+    if (!guard) return refuse_within(*module);
     const auto known = module->kernels.find(std::string_view(name));
     if (known != module->kernels.end()) {
       *out = known->second;
@@ -176,8 +176,8 @@ opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image
     if (out == nullptr || !OPDOCK_HAS(out, opdock_module_image, log)) {
       return null_argument("out (with its struct_size)");
     }
-    const Taken turn(&module->turn);
-    if (!turn) return refuse_within(*module);
+    const ForkAwareGuard guard(&module->lock);
+    if (!guard) return refuse_within(*module);
     if (module->image == nullptr) {
       if (Status compiled = module->compile(); !compiled.ok()) return compiled;
     }

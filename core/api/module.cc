@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "chain/compile_context.h"
 #include "jit/packed.h"
 
@@ -22,11 +22,11 @@ class LoadedModule {
                       std::vector<Reason>* reasons) {
     *image = compile_image(request, context, reasons);
     if (*image == nullptr) return nullptr;
-    const Taken turn(&all.turn_, [&] { return context.progress->cancelled(); });
-    if (!turn) {
-      reasons->push_back(turn.was_stopped()
+    const ForkAwareGuard guard(&all.lock_, [&] { return context.progress->cancelled(); });
+    if (!guard) {
+      reasons->push_back(guard.was_cancelled()
                              ? make_reason(Code::kCancelled, "a request to stop", "")
-                             : within_itself(request.name + " to be loaded on the device"));
+                             : deadlock_reason(request.name + " to be loaded on the device"));
       return nullptr;
     }
     if (Kernels* known = all.find(image->get(), device)) return known;
@@ -42,7 +42,7 @@ class LoadedModule {
     return known == kernels_.end() ? nullptr : known->second.get();
   }
   static LoadedModule& all;
-  Turn turn_;  // guards what follows
+  ForkAwareLock lock_;  // guards what follows
   // An image's address identifies it: kernels keep their image alive, so its address is not reused.
   std::map<std::pair<const CompiledImage*, int32_t>, std::unique_ptr<Kernels>> kernels_;
 };

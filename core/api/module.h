@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fork_aware_lock.h"
 #include "base/guarded.h"
-#include "base/turn.h"
 #include "call/kernels.h"
 #include "chain/runtime.h"
 #include "jit/compiler.h"
@@ -20,7 +20,7 @@ struct opdock_module {
   opdock_device device{};
   opdock::Driver* driver = nullptr;  // NULL: only an image is wanted
   bool arch_is_gpus = false;         // the caller named no architecture, so it is the device's own
-  opdock::Turn turn;                 // guards what follows; callers of compile() and find() hold it
+  opdock::ForkAwareLock lock;        // guards what follows; callers of compile() and find() hold it
   opdock::CompiledImagePtr image;    // has the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 

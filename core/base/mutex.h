@@ -5,7 +5,8 @@
 //          section. While one is held, no driver, plugin or hook of the program is called. Files are
 //          opened in such a section only where a fork must not come in between (cache/locks.cc), or
 //          for small files that were installed with the library and are read once, under NoFork.
-//   Turn   (base/turn.h) protects work that takes time or runs foreign code: no fork waits for it.
+//   ForkAwareLock  (base/fork_aware_lock.h) protects work that takes time or runs foreign code: no
+//          fork waits for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

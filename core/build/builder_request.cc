@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/files.h"
+#include "base/fork_aware_lock.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
-#include "base/turn.h"
 #include "build/builder.h"
 #include "build/sources.h"
 #include "cache/stamps.h"
@@ -90,7 +90,7 @@ struct OwnDigests {
 };
 
 struct KnownDigests {
-  Turn turn;  // guards the members below
+  ForkAwareLock lock;  // guards the members below
   std::optional<OwnDigests> digests;
 };
 KnownDigests& known_digests = *new KnownDigests;
@@ -98,7 +98,7 @@ KnownDigests& known_digests = *new KnownDigests;
 // Returns the digests of Opdock's own files. They are read once, because installed files do not
 // change while a process runs.
 OwnDigests own_digests(Cache* cache) {
-  const Taken turn(&known_digests.turn);
+  const ForkAwareGuard guard(&known_digests.lock);
   if (!known_digests.digests) {
     const Installed& own = installed();
     OwnDigests made{digest_of_folder(own.include + "/opdock", cache),

@@ -12,8 +12,8 @@
 #include "arch/nvcc_toolkit.h"
 #include "arch/rocm_list.h"
 #include "base/files.h"
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "build/process.h"
 
 namespace opdock {
@@ -44,10 +44,10 @@ std::string start(const BuildTools& tools, std::vector<std::string> command) {
   return run_tool(tools, std::move(command), &answer).ok() ? answer : std::string();
 }
 
-// Remembered answers of programs. A thread holds the turn while it asks, because the others want
+// Remembered answers of programs. A thread holds the lock while it asks, because the others want
 // the same answers.
 struct Answers {
-  Turn turn;  // guards the members below
+  ForkAwareLock lock;  // guards the members below
   std::map<std::vector<std::string>, std::string> all;
 };
 Answers& answers = *new Answers;
@@ -56,7 +56,7 @@ std::string ask(const BuildTools& tools, std::vector<std::string> command) {
   // The file's identity is in the key, so that a program that was replaced is asked again.
   std::vector<std::string> key = command;
   if (!key.empty()) key.push_back(file_identity(key.front()));
-  const Taken turn(&answers.turn);
+  const ForkAwareGuard guard(&answers.lock);
   const auto known = answers.all.find(key);
   if (known != answers.all.end()) return known->second;
   std::string answer = start(tools, std::move(command));

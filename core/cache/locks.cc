@@ -84,7 +84,7 @@ int LockFile::try_lock() {
       mine.st_dev != there.st_dev) {
     flock(fd_, LOCK_UN);
     locked_ = false;
-    holder_.give_back();
+    holder_.unlock();
     return ESTALE;  // a collection removed the file between opening and locking
   }
   return 0;
@@ -93,7 +93,7 @@ int LockFile::try_lock() {
 bool LockFile::would_wait_for_itself() const {
   const std::lock_guard guard(registry.mutex);
   return std::any_of(registry.open.begin(), registry.open.end(), [&](const LockFile* one) {
-    return one->path_ == path_ && one->holder_.is_ours();
+    return one->path_ == path_ && one->holder_.would_deadlock();
   });
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/files.h"
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 
 namespace opdock::cache {
 
@@ -39,7 +39,7 @@ class LockFile {
   std::string path_;
   int fd_ = -1;
   bool locked_ = false;
-  Turn holder_;  // the thread of this process that holds the lock
+  ForkAwareLock holder_;  // the thread of this process that holds the lock
 };
 
 // The holder of a lock, as its file says.

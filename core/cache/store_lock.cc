@@ -82,7 +82,7 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
       return std::make_unique<HeldLock>(std::move(file), true);
     }
     if (file->would_wait_for_itself()) {
-      if (reasons != nullptr) reasons->push_back(within_itself(request.subject + " to be made"));
+      if (reasons != nullptr) reasons->push_back(deadlock_reason(request.subject + " to be made"));
       return nullptr;
     }
     if (progress != nullptr && progress->cancelled()) {

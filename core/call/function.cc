@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "schema/dtype.h"
 
 using opdock::ErrorBuffer;
@@ -55,8 +55,8 @@ opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolv
 }
 
 const char* opdock_function::doc() const {
-  const opdock::Taken turn(&doc_turn_);
-  if (!turn) return "";
+  const opdock::ForkAwareGuard guard(&doc_lock_);
+  if (!guard) return "";
   if (!doc_known_) {
     std::string text = resolver_->doc(*this);
     const opdock::NoFork whole;

@@ -149,7 +149,7 @@ struct opdock_function {
 
   mutable std::atomic<opdock::Target*> cpu_{nullptr};
   mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};
-  mutable opdock::Turn doc_turn_;  // guards the next two members
+  mutable opdock::ForkAwareLock doc_lock_;  // guards the next two members
   mutable bool doc_known_ = false;
   mutable std::string doc_;
 };

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 #include "call/random.h"
 #include "call/tensor_check.h"
 #include "call/workspace.h"
@@ -13,18 +13,18 @@ namespace opdock {
 namespace {
 
 // Holds a lock of an op for a scope. A NULL lock means that none is needed, which costs one test.
-class OpTurn {
+class OpLock {
  public:
-  explicit OpTurn(Turn* turn) : turn_(turn) {}
-  ~OpTurn() {
-    if (taken_) turn_->give_back();
+  explicit OpLock(ForkAwareLock* lock) : lock_(lock) {}
+  ~OpLock() {
+    if (taken_) lock_->unlock();
   }
-  OpTurn(const OpTurn&) = delete;
-  OpTurn& operator=(const OpTurn&) = delete;
+  OpLock(const OpLock&) = delete;
+  OpLock& operator=(const OpLock&) = delete;
 
-  opdock_status take(Invocation* in) {
-    if (turn_ == nullptr) return OPDOCK_OK;
-    if (turn_->try_take()) {
+  opdock_status lock(Invocation* in) {
+    if (lock_ == nullptr) return OPDOCK_OK;
+    if (lock_->try_lock()) {
       taken_ = true;
       return OPDOCK_OK;
     }
@@ -37,29 +37,30 @@ class OpTurn {
   // waits.
   opdock_status wait(Invocation* in) {
     in->function.resolver()->waiting(true);
-    const Turn::Took took = turn_->take();
+    const ForkAwareLock::Acquire took = lock_->lock();
     in->function.resolver()->waiting(false);
-    taken_ = took == Turn::Took::kFree;
+    taken_ = took == ForkAwareLock::Acquire::kAcquired;
     if (taken_) return OPDOCK_OK;
-    if (took == Turn::Took::kItself) {
+    if (took == ForkAwareLock::Acquire::kDeadlock) {
       return in->fail(OPDOCK_INVALID_ARGUMENT,
-                      to_text(within_itself("the call of this op on " +
-                                            to_text(in->target->device) + " to end")));
+                      to_text(deadlock_reason("the call of this op on " +
+                                              to_text(in->target->device) + " to end")));
     }
-    turn_->give_back_as_left();  // the op's data may be half written
-    return in->fail(OPDOCK_UNSUPPORTED,
-                    to_text(left_by_fork("nobody in this op, which takes one thread at a time")));
+    lock_->unlock_poisoned();  // the op's data may be half written
+    return in->fail(
+        OPDOCK_UNSUPPORTED,
+        to_text(poisoned_reason("nobody in this op, which takes one thread at a time")));
   }
 
-  Turn* const turn_;
+  ForkAwareLock* const lock_;
   bool taken_ = false;
 };
 
 // The caller holds the serial lock and has entered the context.
 opdock_status prepare_once(Invocation* in) {
   Target* target = in->target;
-  OpTurn turn(&target->preparing);
-  const opdock_status taken = turn.take(in);
+  OpLock lock(&target->preparing);
+  const opdock_status taken = lock.lock(in);
   if (taken != OPDOCK_OK) return taken;
   if (target->prepared.load(std::memory_order_relaxed)) return OPDOCK_OK;
   if (target->op->prepare != nullptr) {
@@ -148,8 +149,8 @@ void clear_outputs(opdock_output* outputs, uint32_t count) {
 
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan) {
-  OpTurn turn(in->target->serial);
-  const opdock_status taken = turn.take(in);
+  OpLock lock(in->target->serial);
+  const opdock_status taken = lock.lock(in);
   if (taken != OPDOCK_OK) return taken;
   return in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan");
 }
@@ -185,16 +186,16 @@ opdock_status prepare_target(Invocation* in) {
     }
     if (!made.ok()) return in->fail(made.status, made.text);
   }
-  OpTurn turn(in->target->serial);
-  const opdock_status taken = turn.take(in);
+  OpLock lock(in->target->serial);
+  const opdock_status taken = lock.lock(in);
   return taken == OPDOCK_OK ? prepare_once(in) : taken;
 }
 
 opdock_status run_in_full(Invocation* in, const opdock_plan& plan, const opdock_value* args,
                           uint32_t num_args, opdock_value* results, uint32_t num_results) {
   Target* target = in->target;
-  OpTurn turn(target->serial);
-  opdock_status status = turn.take(in);
+  OpLock lock(target->serial);
+  opdock_status status = lock.lock(in);
   if (status != OPDOCK_OK) return status;
   if (target->driver == nullptr) {
     in->call.stream = nullptr;

@@ -22,7 +22,7 @@ namespace {
 struct Targets {
   Mutex mutex;
   std::map<std::tuple<const opdock_op*, int32_t, int32_t>, std::unique_ptr<Target>> targets;
-  std::map<const opdock_op*, std::unique_ptr<Turn>> serial;  // one per op, for all devices
+  std::map<const opdock_op*, std::unique_ptr<ForkAwareLock>> serial;  // one per op, for all devices
 };
 Targets& targets_here = *new Targets;
 
@@ -70,8 +70,8 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->call.device = device;
   place->call.facts = facts;
   if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
-    std::unique_ptr<Turn>& serial = targets_here.serial[op];
-    if (serial == nullptr) serial = std::make_unique<Turn>();
+    std::unique_ptr<ForkAwareLock>& serial = targets_here.serial[op];
+    if (serial == nullptr) serial = std::make_unique<ForkAwareLock>();
     place->serial = serial.get();
   }
   return place.get();

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 #include "call/kernels.h"
 #include "driver/driver.h"
 #include "opdock/plugin.h"
@@ -33,7 +33,7 @@ struct Target {
   // dtypes, for dtypes of one lane whose bits are a power of two. All bits are set if any dtype may
   // come. Other dtypes are looked up in `dtypes`.
   std::array<uint8_t, 32> dtype_bits{};
-  Turn* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
+  ForkAwareLock* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
 
   // The initial value of each call's opdock_call: host, device and facts filled in, the rest zero.
   opdock_call call{};
@@ -46,7 +46,7 @@ struct Target {
   std::atomic<bool> prepared{false};
   // True if the op is prepared, on the CPU and thread-safe: run needs nothing before or after it.
   std::atomic<bool> runs_directly{false};
-  Turn preparing;
+  ForkAwareLock preparing;
 
   bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
   // Checks only dtype_bits, so it also returns false for a dtype that only takes() can look up.

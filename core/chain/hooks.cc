@@ -61,8 +61,8 @@ HookedProgress::~HookedProgress() {
 }
 
 void HookedProgress::step(std::string_view text, double fraction) {
-  const Taken turn(&telling_);
-  if (!turn || is_parents()) return;
+  const ForkAwareGuard guard(&telling_);
+  if (!guard || is_parents()) return;
   const bool is_first = !begun_;
   begun_ = true;
   if (hooks_.progress != nullptr) {
@@ -80,8 +80,8 @@ bool HookedProgress::cancelled() {
 }
 
 void HookedProgress::finish(std::string_view text) {
-  const Taken turn(&telling_);
-  if (!turn || is_parents() || !begun_) return;
+  const ForkAwareGuard guard(&telling_);
+  if (!guard || is_parents() || !begun_) return;
   begun_ = false;
   if (hooks_.progress != nullptr) {
     if (!text.empty()) hooks_.progress(hooks_.context, std::string(text).c_str(), 1);

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "base/progress.h"
-#include "base/turn.h"
 #include "opdock/opdock.h"
 
 namespace opdock {
@@ -49,7 +49,7 @@ class HookedProgress : public Progress {
   bool is_parents() const { return forks() != forks_; }
 
   const uint32_t forks_ = forks();
-  Turn telling_;  // serialises calls of the hooks
+  ForkAwareLock telling_;  // serialises calls of the hooks
   bool begun_ = false;
 };
 

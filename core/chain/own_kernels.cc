@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 #include "chain/compile_context.h"
 #include "chain/resolver.h"
 #include "gemm/gpu.h"
@@ -18,7 +18,7 @@ namespace {
 
 // There is one table per process: all runtimes share what is loaded on a device.
 struct OwnKernelsTable {
-  Turn turn;  // guards what follows
+  ForkAwareLock lock;  // guards what follows
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Kernels>> all;
   std::atomic<bool> announced{false};
 };
@@ -40,9 +40,9 @@ CompileRequest own_request(Backend backend, const std::string& arch) {
 }  // namespace
 
 Status FunctionTable::gemm_kernels(opdock_device device, Driver* driver, Kernels** out) {
-  const Taken turn(&own_kernels.turn);
-  if (!turn)
-    return {OPDOCK_INVALID_ARGUMENT, to_text(within_itself("Opdock's kernels to be compiled"))};
+  const ForkAwareGuard guard(&own_kernels.lock);
+  if (!guard)
+    return {OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason("Opdock's kernels to be compiled"))};
   std::unique_ptr<Kernels>& known = own_kernels.all[{device.type, device.index}];
   if (known != nullptr) {
     *out = known.get();

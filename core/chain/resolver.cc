@@ -119,19 +119,19 @@ std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
                                                           opdock_device device) {
   HookedProgress progress(runtime_->hooks());
   const std::shared_ptr<const ChainRecord> before = slot->latest();
-  std::optional<Taken> turn;
-  if (slot->turn.try_take()) {
-    turn.emplace(&slot->turn, std::adopt_lock);
+  std::optional<ForkAwareGuard> guard;
+  if (slot->lock.try_lock()) {
+    guard.emplace(&slot->lock, std::adopt_lock);
   } else {
     const Waiting waiting(runtime_->hooks());
-    turn.emplace(&slot->turn, [&] { return progress.cancelled(); });
+    guard.emplace(&slot->lock, [&] { return progress.cancelled(); });
   }
-  if (turn->was_stopped()) return nullptr;
-  if (turn->is_ours()) {
+  if (guard->was_cancelled()) return nullptr;
+  if (guard->would_deadlock()) {
     ChainRecord record;
     record.device = device;
     record.cancelled = true;
-    const Reason why = within_itself(function.name() + " to be made ready on " + to_text(device));
+    const Reason why = deadlock_reason(function.name() + " to be made ready on " + to_text(device));
     record.steps.push_back({ChainStep::Kind::kBinary, ChainStep::Outcome::kFailed, "", {}, {}});
     record.steps.back().reasons.push_back({"", "", why});
     return std::make_shared<const ChainRecord>(std::move(record));

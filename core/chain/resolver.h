@@ -9,8 +9,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "call/function.h"
 #include "chain/chain.h"
 #include "chain/generators.h"
@@ -53,7 +53,7 @@ class FunctionTable : public Resolver {
  private:
   // One op on one device.
   struct Resolution {
-    Turn turn;                                  // held by the thread that takes the chain's steps
+    ForkAwareLock lock;                         // held by the thread that takes the chain's steps
     Mutex mutex;                                // guards what follows
     std::shared_ptr<const ChainRecord> record;  // the last attempt that came to an end
 

@@ -53,12 +53,12 @@ std::shared_ptr<const opdock::MachineFacts> opdock_runtime::machine() {
     const std::lock_guard lock(looked_);
     if (machine_) return machine_;
   }
-  const opdock::Taken turn(&looking_);
+  const opdock::ForkAwareGuard guard(&looking_);
   return machine_ ? machine_ : look_at_machine();
 }
 
 void opdock_runtime::describe(opdock::MachineFacts machine) {
-  const opdock::Taken turn(&looking_);
+  const opdock::ForkAwareGuard guard(&looking_);
   const std::lock_guard lock(looked_);
   machine_ = std::make_shared<const opdock::MachineFacts>(std::move(machine));
   is_described_ = true;
@@ -80,7 +80,7 @@ std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
   }
   std::shared_ptr<const opdock::Catalog> found;
   {
-    const opdock::Taken turn(&looking_);
+    const opdock::ForkAwareGuard guard(&looking_);
     if (catalog_ && !rescan) return catalog_;
     const auto machine = machine_ && !rescan ? machine_ : look_at_machine();
     found = opdock::discover(search_, *machine);
@@ -96,7 +96,7 @@ std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
 }
 
 opdock::Cache* opdock_runtime::cache(std::vector<opdock::Reason>* reasons) {
-  const opdock::Taken turn(&opening_);
+  const opdock::ForkAwareGuard guard(&opening_);
   if (!cache_) {
     std::vector<opdock::Reason> why;
     std::unique_ptr<opdock::Cache> opened =

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "cache/cache.h"
 #include "chain/hooks.h"
 #include "chain/settings.h"
@@ -67,12 +67,12 @@ struct opdock_runtime {
   void* log_context_ = nullptr;
   uint32_t num_threads_ = 0;
 
-  opdock::Turn looking_;  // held by the thread that looks at the machine and the folders
-  opdock::Mutex looked_;  // guards the two below
+  opdock::ForkAwareLock looking_;  // held by the thread that looks at the machine and the folders
+  opdock::Mutex looked_;           // guards the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;
   std::atomic<bool> is_described_{false};
-  opdock::Turn opening_;  // guards the two below
+  opdock::ForkAwareLock opening_;  // guards the two below
   std::unique_ptr<opdock::Cache> cache_;
   std::vector<opdock::Reason> cache_reasons_;
 };

@@ -8,9 +8,9 @@
 #include <string>
 #include <utility>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "base/status.h"
-#include "base/turn.h"
 
 namespace opdock {
 
@@ -47,17 +47,17 @@ class ApiLibrary {
   template <class Open, class Fill, class TooOld>
   Status get(const Open& open, const Fill& fill, const TooOld& too_old, const Api** out) {
     *out = nullptr;
-    const Taken turn(&turn_);
-    if (!turn) {  // a constructor of the library itself calls get()
-      return {OPDOCK_INCOMPATIBLE, to_text(within_itself("the driver's library opened"))};
+    const ForkAwareGuard guard(&lock_);
+    if (!guard) {  // a constructor of the library itself calls get()
+      return {OPDOCK_INCOMPATIBLE, to_text(deadlock_reason("the driver's library opened"))};
     }
     if (!tried_) {
       void* library = nullptr;
       Api api{};
       Status opened;
-      if (turn.was_left()) {
+      if (guard.was_poisoned()) {
         opened = {OPDOCK_INCOMPATIBLE,
-                  to_text(left_by_fork("the driver's library open, or no thread opening it"))};
+                  to_text(poisoned_reason("the driver's library open, or no thread opening it"))};
       } else {
         opened = open(&library);
       }
@@ -81,7 +81,7 @@ class ApiLibrary {
   void* symbol(const char* name) const { return dlsym(library_, name); }
 
  private:
-  Turn turn_;  // guards the next members
+  ForkAwareLock lock_;  // guards the next members
   bool tried_ = false;
   void* library_ = nullptr;
   Api api_{};

@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 #include "facts/probes.h"
 
 namespace opdock {
 namespace {
 
 struct Known {
-  Turn turn;
+  ForkAwareLock lock;
   std::unique_ptr<const MachineFacts> facts;
 };
 Known& known = *new Known;  // never destroyed: threads may still use it while the process ends
@@ -29,7 +29,7 @@ MachineFacts probe_machine(const Environment& environment) {
 MachineFacts probe_machine() {
   MachineFacts facts;
   {
-    const Taken turn(&known.turn);
+    const ForkAwareGuard guard(&known.lock);
     if (known.facts == nullptr) {
       known.facts = std::make_unique<const MachineFacts>(probe_machine(current_environment()));
     }

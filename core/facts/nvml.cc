@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 #include "facts/arch.h"
 
 namespace opdock {
@@ -115,15 +115,15 @@ NvmlFacts ask_nvml(const std::string& library, bool with_instances) {
   NvmlFacts facts;
   // NVML has a lock of its own. In a child that was forked while another thread was inside NVML,
   // calling it would block for ever, so such a child does not.
-  static Turn asking;
-  const Turn::Took took = asking.take();
-  if (took == Turn::Took::kLeft) asking.give_back_as_left();
-  if (took != Turn::Took::kFree) {
+  static ForkAwareLock asking;
+  const ForkAwareLock::Acquire took = asking.lock();
+  if (took == ForkAwareLock::Acquire::kPoisoned) asking.unlock_poisoned();
+  if (took != ForkAwareLock::Acquire::kAcquired) {
     facts.present = true;
     facts.problem = "another thread was in " + library + " when this process was forked";
     return facts;
   }
-  const Taken turn(&asking, std::adopt_lock);
+  const ForkAwareGuard guard(&asking, std::adopt_lock);
   // The library is never closed: other code in the process may use it, and nobody tests unloading
   // it.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
-#include "base/turn.h"
 #include "facts/arch.h"
 #include "jit/image_maker.h"
 #include "jit/keep.h"
@@ -22,7 +22,8 @@ constexpr size_t kManySlots = 256;
 // ---- one maker per request and process
 
 struct ImageSlot {
-  Turn turn;  // held by the thread that makes the image; the table's mutex guards what follows
+  ForkAwareLock
+      lock;  // held by the thread that makes the image; the table's mutex guards what follows
   uint64_t round = 0;
   bool failed = false;  // in the last round; `reasons` say why
   std::vector<Reason> reasons;
@@ -70,10 +71,11 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   CompiledImagePtr have = slot->image.lock();
   if (have != nullptr && have.get() != refused) return have;
   lock.unlock();
-  const Taken turn(&slot->turn, [&] { return cancelled(context); });
-  if (!turn) {
-    reasons->push_back(turn.was_stopped() ? cancelled_reason(request)
-                                          : within_itself(subject_of(request) + " to be compiled"));
+  const ForkAwareGuard guard(&slot->lock, [&] { return cancelled(context); });
+  if (!guard) {
+    reasons->push_back(guard.was_cancelled()
+                           ? cancelled_reason(request)
+                           : deadlock_reason(subject_of(request) + " to be compiled"));
     return nullptr;
   }
   lock.lock();

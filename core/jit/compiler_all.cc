@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "jit/image_maker.h"
 
 namespace opdock {
@@ -25,18 +25,18 @@ class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}
   void step(std::string_view text, double fraction) override {
-    const Taken turn(&turn_);
-    if (turn) progress_->step(text, fraction);
+    const ForkAwareGuard guard(&lock_);
+    if (guard) progress_->step(text, fraction);
   }
   bool cancelled() override {
-    const Taken turn(&turn_);
-    if (turn && !stop_) stop_ = progress_->cancelled();
+    const ForkAwareGuard guard(&lock_);
+    if (guard && !stop_) stop_ = progress_->cancelled();
     return stop_;
   }
 
  private:
   Progress* progress_;
-  Turn turn_;  // serialises calls of the program's hooks
+  ForkAwareLock lock_;  // serialises calls of the program's hooks
   std::atomic<bool> stop_{false};
 };
 
@@ -76,7 +76,7 @@ void compile_all(
   auto threads = std::make_unique<std::vector<std::jthread>>();
   const auto help = [&] {
     std::unique_lock lock(ending);
-    helpers.push_back(AwaitingHelpers::number());
+    helpers.push_back(WaitForHelpersScope::number());
     lock.unlock();
     work();
     if (is_child()) return;
@@ -98,7 +98,7 @@ void compile_all(
   std::unique_lock lock(ending);
   while (running != 0) {
     {
-      const AwaitingHelpers awaiting(helpers);
+      const WaitForHelpersScope awaiting(helpers);
       if (ended.wait_for(lock, kAskAgain, [&] { return running == 0; })) break;
     }
     lock.unlock();

@@ -155,17 +155,18 @@ CompiledKernels::CompiledKernels(CompileRequest request, Driver* driver, opdock_
 
 bool CompiledKernels::make(std::string_view name, const JitContext& context,
                            std::vector<Reason>* reasons) {
-  Turn* making = nullptr;
+  ForkAwareLock* making = nullptr;
   {
     const std::lock_guard lock(mutex_);
     making = &making_[std::string(name)];
   }
-  const Taken turn(making,
-                   [&] { return context.progress != nullptr && context.progress->cancelled(); });
-  if (!turn) {
+  const ForkAwareGuard guard(
+      making, [&] { return context.progress != nullptr && context.progress->cancelled(); });
+  if (!guard) {
     const std::string what = request_.name + " to be compiled";
-    reasons->push_back(turn.was_stopped() ? make_reason(Code::kCancelled, "a request to stop", what)
-                                          : within_itself(what));
+    reasons->push_back(guard.was_cancelled()
+                           ? make_reason(Code::kCancelled, "a request to stop", what)
+                           : deadlock_reason(what));
     return false;
   }
   if (is_settled(name)) return true;

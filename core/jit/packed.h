@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "call/kernels.h"
 #include "driver/driver.h"
 #include "facts/machine.h"
@@ -61,9 +61,9 @@ class CompiledKernels : public Kernels {
  private:
   CompileRequest request_;
   Driver* driver_;
-  Mutex mutex_;                                      // guards what follows
-  std::map<std::string, Turn, std::less<>> making_;  // for each kernel that was asked for
-  std::vector<std::unique_ptr<Kernels>> parts_;      // each with one kernel's image
+  Mutex mutex_;                                               // guards what follows
+  std::map<std::string, ForkAwareLock, std::less<>> making_;  // for each kernel that was asked for
+  std::vector<std::unique_ptr<Kernels>> parts_;               // each with one kernel's image
 };
 
 // Returns the kernels of a plugin on `device`, none of which is compiled yet. rows: the plugin's

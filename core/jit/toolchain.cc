@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <map>
 
+#include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
 #include "base/status.h"
 #include "base/texts.h"
-#include "base/turn.h"
 #include "facts/arch.h"
 #include "jit/request.h"
 #include "jit/worker.h"
@@ -17,7 +17,7 @@ namespace opdock {
 namespace {
 
 struct Opening {
-  Turn turn;  // guards what follows
+  ForkAwareLock lock;  // guards what follows
   const Nvrtc* compiler = nullptr;
   std::string problem;  // a permanent one
 };
@@ -37,10 +37,10 @@ Status open_nvrtc(const std::string& path, const Nvrtc** out) {
     if (place == nullptr) place = std::make_shared<Opening>();
     opening = place;
   }
-  const Taken turn(&opening->turn);
-  if (!turn) return {OPDOCK_INVALID_ARGUMENT, to_text(within_itself(path + " opened"))};
-  if (turn.was_left() && opening->compiler == nullptr) {
-    std::string left = to_text(left_by_fork(path + " open, or no thread opening it"));
+  const ForkAwareGuard guard(&opening->lock);
+  if (!guard) return {OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason(path + " opened"))};
+  if (guard.was_poisoned() && opening->compiler == nullptr) {
+    std::string left = to_text(poisoned_reason(path + " open, or no thread opening it"));
     const NoFork whole;
     opening->problem.swap(left);
   }
@@ -150,14 +150,14 @@ class NvrtcToolchain : public Toolchain {
 
 // The NVRTCs on the machine, searched again if none was found before or compiler_folders() changed.
 struct MachineNvrtcs {
-  Turn turn;  // guards what follows
+  ForkAwareLock lock;  // guards what follows
   std::vector<NvrtcFile> found;
   std::vector<std::string> folders;
 };
 MachineNvrtcs& nvrtcs_here = *new MachineNvrtcs;
 
 std::vector<NvrtcFile> machine_nvrtcs(std::vector<std::string>* searched) {
-  const Taken turn(&nvrtcs_here.turn);
+  const ForkAwareGuard guard(&nvrtcs_here.lock);
   std::vector<std::string> wanted = compiler_folders();
   if (nvrtcs_here.found.empty() || nvrtcs_here.folders != wanted) {
     std::vector<NvrtcFile> found = find_nvrtc_files(wanted, current_environment(), searched);

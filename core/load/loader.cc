@@ -7,9 +7,9 @@
 #include <map>
 #include <tuple>
 
+#include "base/fork_aware_lock.h"
 #include "base/guarded.h"
 #include "base/mutex.h"
-#include "base/turn.h"
 #include "fmt/format.h"
 #include "load/descriptor.h"
 #include "load/mapped.h"
@@ -19,10 +19,10 @@
 namespace opdock {
 namespace {
 
-// The registry's entry for one file content. The thread that loads it holds the turn, so a second
+// The registry's entry for one file content. The thread that loads it holds the lock, so a second
 // thread that wants the same plugin waits, and one that wants another plugin does not.
 struct Slot {
-  Turn turn;  // protects the following members
+  ForkAwareLock lock;  // protects the following members
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
@@ -120,17 +120,17 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     return nullptr;
   }
   const std::shared_ptr<Slot> slot = slot_of(candidate->stamp);
-  const Taken turn(&slot->turn);
-  if (!turn) {
-    reasons->push_back(within_itself(candidate->path + " to be loaded"));
+  const ForkAwareGuard guard(&slot->lock);
+  if (!guard) {
+    reasons->push_back(deadlock_reason(candidate->path + " to be loaded"));
     return nullptr;
   }
   if (!slot->is_done || (slot->plugin == nullptr && slot->lacking.may_be_there())) {
     std::vector<Reason> why;
     std::unique_ptr<LoadedPlugin> plugin;
-    if (turn.was_left()) {
+    if (guard.was_poisoned()) {
       // The loader has half mapped the file, or its constructors or init have half run.
-      why.push_back(left_by_fork(candidate->path + " loaded, or no thread opening it"));
+      why.push_back(poisoned_reason(candidate->path + " loaded, or no thread opening it"));
     } else {
       plugin = load_now(candidate, host, &why);
     }

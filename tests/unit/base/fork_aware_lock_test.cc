@@ -1,6 +1,6 @@
-// Tests fork-aware locks (Mutex, Turn), between threads and across forks.
+// Tests fork-aware locks (Mutex, ForkAwareLock), between threads and across forks.
 // SPDX-License-Identifier: Apache-2.0
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -32,14 +32,14 @@ int in_child(const std::function<bool()>& work) {
   return status;
 }
 
-TEST(TurnTest, IsOneThreadsAtATime) {
-  Turn turn;
+TEST(ForkAwareLockTest, IsOneThreadsAtATime) {
+  ForkAwareLock lock;
   int inside = 0, most = 0, sum = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
       for (int round = 0; round < 500; ++round) {
-        const Taken taken(&turn);
+        const ForkAwareGuard guard(&lock);
         most = std::max(most, ++inside);
         ++sum;
         --inside;
@@ -51,41 +51,41 @@ TEST(TurnTest, IsOneThreadsAtATime) {
   EXPECT_EQ(sum, 4000);
 }
 
-TEST(TurnTest, IsNotWaitedForByItsOwnThread) {
-  Turn turn;
+TEST(ForkAwareLockTest, IsNotWaitedForByItsOwnThread) {
+  ForkAwareLock lock;
   {
-    const Taken outer(&turn);
+    const ForkAwareGuard outer(&lock);
     ASSERT_TRUE(outer);
-    const Taken inner(&turn);
+    const ForkAwareGuard inner(&lock);
     EXPECT_FALSE(inner);
-    EXPECT_TRUE(inner.is_ours());
-    EXPECT_TRUE(turn.is_ours());
+    EXPECT_TRUE(inner.would_deadlock());
+    EXPECT_TRUE(lock.would_deadlock());
   }
-  EXPECT_FALSE(turn.is_ours());
-  EXPECT_TRUE(Taken(&turn));
+  EXPECT_FALSE(lock.would_deadlock());
+  EXPECT_TRUE(ForkAwareGuard(&lock));
 }
 
-TEST(TurnTest, WaitsAreStoppedOnRequest) {
-  Turn turn;
-  const Taken outer(&turn);
+TEST(ForkAwareLockTest, WaitsAreStoppedOnRequest) {
+  ForkAwareLock lock;
+  const ForkAwareGuard outer(&lock);
   bool stopped = false;
-  std::thread([&] { stopped = Taken(&turn, [] { return true; }).was_stopped(); }).join();
+  std::thread([&] { stopped = ForkAwareGuard(&lock, [] { return true; }).was_cancelled(); }).join();
   EXPECT_TRUE(stopped);
 }
 
 // Each of three threads holds one lock and wants the next one's: the last to ask gets an error, and
 // the others are served.
-TEST(TurnTest, AreNotWaitedForInACircle) {
-  Turn turns[3];
+TEST(ForkAwareLockTest, AreNotWaitedForInACircle) {
+  ForkAwareLock locks[3];
   std::latch all(3);
   std::atomic<int> told{0}, served{0};
   std::vector<std::thread> threads;
   for (size_t i = 0; i < 3; ++i) {
     threads.emplace_back([&, i] {
-      const Taken own(&turns[i]);
+      const ForkAwareGuard own(&locks[i]);
       all.arrive_and_wait();
-      const Taken next(&turns[(i + 1) % 3]);
-      ++(next.is_ours() ? told : served);
+      const ForkAwareGuard next(&locks[(i + 1) % 3]);
+      ++(next.would_deadlock() ? told : served);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -93,70 +93,73 @@ TEST(TurnTest, AreNotWaitedForInACircle) {
   EXPECT_EQ(served, 2);
 }
 
-TEST(TurnTest, HelpersDoNotWaitForTheirMaster) {
-  Turn masters, free_one;
-  const Taken taken(&masters);
+TEST(ForkAwareLockTest, HelpersDoNotWaitForTheirMaster) {
+  ForkAwareLock masters, free_one;
+  const ForkAwareGuard guard(&masters);
   bool is_told = false, is_served = false;
   std::atomic<uint32_t> number{0};
   std::thread helper([&] {
-    number = AwaitingHelpers::number();
-    is_told = Taken(&masters).is_ours();
-    is_served = static_cast<bool>(Taken(&free_one));
+    number = WaitForHelpersScope::number();
+    is_told = ForkAwareGuard(&masters).would_deadlock();
+    is_served = static_cast<bool>(ForkAwareGuard(&free_one));
   });
   while (number == 0) std::this_thread::sleep_for(1ms);
   {
-    const AwaitingHelpers awaiting({number});
+    const WaitForHelpersScope awaiting({number});
     helper.join();
   }
   EXPECT_TRUE(is_told);
   EXPECT_TRUE(is_served);
 }
 
-TEST(TurnTest, HelpersWaitForAMasterThatIsAtWork) {
-  Turn masters;
+TEST(ForkAwareLockTest, HelpersWaitForAMasterThatIsAtWork) {
+  ForkAwareLock masters;
   bool is_served = false;
   std::thread helper;
   {
-    const Taken taken(&masters);
-    helper = std::thread([&] { is_served = static_cast<bool>(Taken(&masters)); });
+    const ForkAwareGuard guard(&masters);
+    helper = std::thread([&] { is_served = static_cast<bool>(ForkAwareGuard(&masters)); });
     std::this_thread::sleep_for(120ms);  // long enough for the helper to ask more than once
   }
   helper.join();
   EXPECT_TRUE(is_served);
 }
 
-TEST(TurnTest, OfAThreadThatTheChildDoesNotHaveIsLeft) {
-  Turn turn, own;
+TEST(ForkAwareLockTest, OfAThreadThatTheChildDoesNotHaveIsLeft) {
+  ForkAwareLock lock, own;
   std::atomic<bool> is_taken{false}, leave{false};
   std::thread holder([&] {
-    const Taken taken(&turn);
+    const ForkAwareGuard guard(&lock);
     is_taken = true;
     while (!leave) std::this_thread::sleep_for(1ms);
   });
   while (!is_taken) std::this_thread::sleep_for(1ms);
-  const Taken mine(&own);
+  const ForkAwareGuard mine(&own);
   EXPECT_EQ(in_child([&] {
-              if (!Taken(&own).is_ours()) return false;  // the forking thread exists in the child
+              if (!ForkAwareGuard(&own).would_deadlock())
+                return false;  // the forking thread exists in the child
               {
-                const Taken taken(&turn);
-                if (!taken || !taken.was_left()) return false;
+                const ForkAwareGuard guard(&lock);
+                if (!guard || !guard.was_poisoned()) return false;
               }
-              const Taken again(&turn);  // the first acquirer repaired the state
-              return again && !again.was_left();
+              const ForkAwareGuard again(&lock);  // the first acquirer repaired the state
+              return again && !again.was_poisoned();
             }),
             0);
   EXPECT_EQ(in_child([&] {
-              if (turn.take() != Turn::Took::kLeft) return false;
-              turn.give_back_as_left();
-              if (turn.take() != Turn::Took::kLeft) return false;
-              turn.give_back_as_left();
+              if (lock.lock() != ForkAwareLock::Acquire::kPoisoned) return false;
+              lock.unlock_poisoned();
+              if (lock.lock() != ForkAwareLock::Acquire::kPoisoned) return false;
+              lock.unlock_poisoned();
               // A grandchild sees the same state.
-              return in_child([&] { return turn.take() == Turn::Took::kLeft; }) == 0;
+              return in_child([&] { return lock.lock() == ForkAwareLock::Acquire::kPoisoned; }) ==
+                     0;
             }),
             0);
   leave = true;
   holder.join();
-  EXPECT_EQ(in_child([&] { return Taken(&turn) && !Taken(&turn).was_left(); }), 0);
+  EXPECT_EQ(
+      in_child([&] { return ForkAwareGuard(&lock) && !ForkAwareGuard(&lock).was_poisoned(); }), 0);
 }
 
 TEST(NoForkTest, WhatAMutexGuardsIsWholeInAChild) {

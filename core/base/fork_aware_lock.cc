@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/turn.h"
+#include "base/fork_aware_lock.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@ namespace opdock {
 namespace {
 
 constexpr uint32_t kAwaited = 1u << 31;
-constexpr uint32_t kGone = kAwaited - 1;  // set by give_back_as_left(); no thread has this number
+constexpr uint32_t kGone = kAwaited - 1;  // set by unlock_poisoned(); no thread has this number
 constexpr timespec kPoll{0, 50'000'000};  // how often a waiting thread asks `stop`
 
 std::atomic<uint32_t> next_thread{1};
@@ -27,7 +27,7 @@ std::atomic<uint32_t> next_thread{1};
 std::atomic<uint32_t> first_here{1}, forked_here{0};
 thread_local uint32_t own_number = 0;
 
-// An edge of the wait-for graph: a thread waits for the holder of a turn, or for a helper to end.
+// An edge of the wait-for graph: a thread waits for the holder of a lock, or for a helper to end.
 struct Wait {
   uint32_t waiter;
   const std::atomic<uint32_t>* holder;
@@ -85,70 +85,71 @@ void wake_all(std::atomic<uint32_t>* word) {
 
 }  // namespace
 
-uint32_t Turn::this_thread() {
+uint32_t ForkAwareLock::this_thread() {
   // The numbers wrap around after two thousand million threads.
   while (own_number == 0 || own_number == kGone) own_number = next_thread.fetch_add(1) & ~kAwaited;
   return own_number;
 }
 
-bool Turn::is_here(uint32_t thread) const {
+bool ForkAwareLock::is_here(uint32_t thread) const {
   if (thread == kGone) return false;
   return thread >= first_here.load(std::memory_order_relaxed) ||
          thread == forked_here.load(std::memory_order_relaxed);
 }
 
-Turn::Took Turn::take(const std::function<bool()>& stop) {
+ForkAwareLock::Acquire ForkAwareLock::lock(const std::function<bool()>& stop) {
   const uint32_t me = this_thread();
   for (uint32_t seen = holder_.load();;) {
     const uint32_t holder = seen & ~kAwaited;
     if (holder == 0 || !is_here(holder)) {
       if (!holder_.compare_exchange_weak(seen, me, std::memory_order_acquire)) continue;
-      return holder == 0 ? Took::kFree : Took::kLeft;
+      return holder == 0 ? Acquire::kAcquired : Acquire::kPoisoned;
     }
     const uint32_t awaited = seen | kAwaited;
     if (seen != awaited && !holder_.compare_exchange_weak(seen, awaited)) continue;
-    if (!begin_wait(me, holder, &holder_)) return Took::kItself;
+    if (!begin_wait(me, holder, &holder_)) return Acquire::kDeadlock;
     sleep_while(&holder_, awaited);
     end_wait(me, &holder_, 0);
     seen = holder_.load();
-    if ((seen & ~kAwaited) != 0 && stop && stop()) return Took::kStopped;
+    if ((seen & ~kAwaited) != 0 && stop && stop()) return Acquire::kCancelled;
   }
 }
 
-void Turn::give_back() {
-  // Another thread may destroy the turn as soon as it is free. Waking sleepers at its old address
+void ForkAwareLock::unlock() {
+  // Another thread may destroy the lock as soon as it is free. Waking sleepers at its old address
   // is harmless.
   std::atomic<uint32_t>* const word = &holder_;
   if ((holder_.exchange(0, std::memory_order_release) & kAwaited) != 0) wake_all(word);
 }
 
-void Turn::give_back_as_left() {
+void ForkAwareLock::unlock_poisoned() {
   std::atomic<uint32_t>* const word = &holder_;
   if ((holder_.exchange(kGone, std::memory_order_release) & kAwaited) != 0) wake_all(word);
 }
 
-bool Turn::is_ours() const {
+bool ForkAwareLock::would_deadlock() const {
   const uint32_t holder = holder_.load() & ~kAwaited;
   if (holder == 0 || !is_here(holder)) return false;
   const std::lock_guard lock(waits.mutex);
   return waits_for(holder, this_thread(), waits.all.size() + 1);
 }
 
-AwaitingHelpers::AwaitingHelpers(std::vector<uint32_t> helpers) : helpers_(std::move(helpers)) {
+WaitForHelpersScope::WaitForHelpersScope(std::vector<uint32_t> helpers)
+    : helpers_(std::move(helpers)) {
   const std::lock_guard lock(waits.mutex);
   for (const uint32_t helper : helpers_)
-    waits.all.push_back({Turn::this_thread(), nullptr, helper});
+    waits.all.push_back({ForkAwareLock::this_thread(), nullptr, helper});
 }
 
-AwaitingHelpers::~AwaitingHelpers() {
-  for (const uint32_t helper : helpers_) end_wait(Turn::this_thread(), nullptr, helper);
+WaitForHelpersScope::~WaitForHelpersScope() {
+  for (const uint32_t helper : helpers_) end_wait(ForkAwareLock::this_thread(), nullptr, helper);
 }
 
-Reason within_itself(const std::string& what) {
+Reason deadlock_reason(const std::string& what) {
   return make_reason(Code::kWithinItself, "a call from within that work", what + ", first");
 }
 
-Reason left_by_fork(const std::string& what) {
+Reason poisoned_reason(const std::string& what) {
   return make_reason(Code::kLeftByFork, "another thread at it when this process was forked", what);
 }
 
