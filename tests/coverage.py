@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("line", "branch")
-MOST_LOWER = 0.5  # points
+MAX_LOWER = 0.5  # points
 
 
 def measure(build):
@@ -70,7 +70,7 @@ def compare(before, after):
             is_lower = True
             continue
         for kind, percent in percents.items():
-            if percent - now[folder][kind] > MOST_LOWER:
+            if percent - now[folder][kind] > MAX_LOWER:
                 print(f"{folder}: {kind} coverage {percent:.1f} % -> {now[folder][kind]:.1f} %")
                 is_lower = True
     return is_lower

@@ -50,10 +50,10 @@ inline const opdock_call_options& read_options(const opdock_call_options* from,
 }
 
 // The smallest struct_size accepted for a caller's plan: that of the first draft of the interface.
-constexpr size_t kLeastPlan = offsetof(opdock_plan, state) + sizeof(opdock_plan::state);
+constexpr size_t kMinPlan = offsetof(opdock_plan, state) + sizeof(opdock_plan::state);
 
 bool readable(const opdock_plan* plan) {
-  return plan != nullptr && plan->struct_size >= kLeastPlan;
+  return plan != nullptr && plan->struct_size >= kMinPlan;
 }
 
 // Copies a caller's plan of another size into one of the host's size, because the op must see every
@@ -122,7 +122,7 @@ class PlannedOutputs {
                                                        uint32_t tensors, const ErrorBuffer& error) {
   return refuse(function, error,
                 "found a plan without room, wanted struct_size of at least " +
-                    std::to_string(kLeastPlan) + ", outputs, and room for " +
+                    std::to_string(kMinPlan) + ", outputs, and room for " +
                     std::to_string(tensors) + "; fill in struct_size, outputs and room");
 }
 

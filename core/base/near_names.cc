@@ -8,8 +8,8 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLetters = 128;  // longer names are not compared
-constexpr size_t kFewestLetters = 4;  // shorter names are not searched for inside `name`
+constexpr size_t kMaxLetters = 128;  // longer names are not compared
+constexpr size_t kMinLetters = 4;    // shorter names are not searched for inside `name`
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -38,15 +38,15 @@ size_t distance(const std::string& a, const std::string& b) {
 std::vector<std::string> near_names(const std::string& name,
                                     const std::vector<std::string>& known) {
   const std::string wanted = lower(name.substr(name.rfind('/') + 1));
-  if (wanted.empty() || wanted.size() > kMostLetters) return {};
+  if (wanted.empty() || wanted.size() > kMaxLetters) return {};
   std::vector<std::pair<size_t, std::string>> found;
   for (const std::string& candidate : known) {
-    if (candidate.size() > kMostLetters) continue;
+    if (candidate.size() > kMaxLetters) continue;
     const std::string other = lower(candidate);
     const size_t allowed = std::max<size_t>(std::max(wanted.size(), other.size()) / 3, 1);
     const size_t away = distance(wanted, other);
     const bool is_within =
-        other.size() >= kFewestLetters && (wanted.starts_with(other) || wanted.ends_with(other));
+        other.size() >= kMinLetters && (wanted.starts_with(other) || wanted.ends_with(other));
     if (away <= allowed || is_within || other.starts_with(wanted)) {
       found.emplace_back(away, candidate);
     }

@@ -32,10 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostAttempts = 3;  // while the source or the compilers change during the build
+constexpr int kMaxAttempts = 3;  // while the source or the compilers change during the build
 // This many failures of other processes, for reasons that may pass, are waited through; then this
 // process fails as they did.
-constexpr int kMostFailures = 2;
+constexpr int kMaxFailures = 2;
 
 class Builder {
  public:
@@ -69,7 +69,7 @@ class Builder {
       return found;
     }
     if (options_.retry_failed) cache_->forget_failure(request_);
-    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       changed_.reset();
       log_.clear();
       const size_t before = reasons_->size();
@@ -160,7 +160,7 @@ class Builder {
       if (!lock) return {};
       if (std::optional<BuildResult> made = find_made()) return *made;
       if (lock->is_turn()) break;
-      if (cache_->failure(request_, maker_, nullptr) && ++failures == kMostFailures)
+      if (cache_->failure(request_, maker_, nullptr) && ++failures == kMaxFailures)
         return give_up();
     }
     const std::optional<std::string> folder = cache_->make_folder(reasons_);
@@ -175,7 +175,7 @@ class Builder {
   BuildResult give_up() {
     BuildResult result;
     reasons_->push_back(make_reason(Code::kBuildWaited,
-                                    fmt::format("{} attempts of others that failed", kMostFailures),
+                                    fmt::format("{} attempts of others that failed", kMaxFailures),
                                     "one that succeeds"));
     const std::optional<std::vector<Reason>> failure =
         cache_->failure(request_, maker_, &result.log_path);

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostSourceBytes = 256ull << 20;
-constexpr size_t kMostSourceFiles = 10000;
+constexpr uint64_t kMaxSourceBytes = 256ull << 20;
+constexpr size_t kMaxSourceFiles = 10000;
 constexpr char kRules[] = "meson.build";
 
 std::string folder_of(const std::string& name) {
@@ -108,7 +108,7 @@ class SourceWalk {
   // compiler searches them.
   void take_includes(const Manifest& manifest) {
     for (const std::string& name :
-         files_of_includes(manifest.build, manifest.folder(), kMostSourceFiles + 1)) {
+         files_of_includes(manifest.build, manifest.folder(), kMaxSourceFiles + 1)) {
       if (!name.ends_with('/')) {
         take(name);
       } else if (digests_.try_emplace(name, "folder").second && stamps_ != nullptr) {
@@ -135,9 +135,9 @@ class SourceWalk {
   bool read_one(const std::string& name) {
     const std::string path = folder_ + "/" + name, from = folder_of(name);
     if (stamps_ != nullptr) stamps_->add(name);
-    if (digests_.size() > kMostSourceFiles) {
+    if (digests_.size() > kMaxSourceFiles) {
       return refuse(
-          fmt::format("more than {} files that {} is built from", kMostSourceFiles, folder_),
+          fmt::format("more than {} files that {} is built from", kMaxSourceFiles, folder_),
           "fewer");
     }
     // O_NONBLOCK: a FIFO among the files must not block the open.
@@ -187,10 +187,10 @@ class SourceWalk {
   }
 
   bool has_room(const std::string& name, uint64_t more) {
-    if (more <= kMostSourceBytes - bytes_) return true;
+    if (more <= kMaxSourceBytes - bytes_) return true;
     return refuse(fmt::format("{}/{}, of {} bytes, {} with what else it is built from", folder_,
                               name, more, bytes_ + more),
-                  fmt::format("at most {} bytes in all", kMostSourceBytes));
+                  fmt::format("at most {} bytes in all", kMaxSourceBytes));
   }
 
   bool refuse(std::string found, std::string wanted) {

@@ -17,7 +17,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLines = 20;
+constexpr size_t kMaxLines = 20;
 constexpr size_t kLongestLine = 400;
 
 bool contains(std::string_view text, std::string_view part) {
@@ -203,7 +203,7 @@ std::string first_error(const FailedStep& step) {
     --from;
   }
   std::string text;
-  for (size_t i = from; i < lines.size() && i < from + kMostLines; ++i) {
+  for (size_t i = from; i < lines.size() && i < from + kMaxLines; ++i) {
     if (i > begin && (ends_message(lines[i]) || contains(lines[i], ": error:"))) break;
     text += (text.empty() ? "" : "\n") + std::string(lines[i].substr(0, kLongestLine));
   }

@@ -76,9 +76,9 @@ int64_t modified_ns(const std::string& path) {
 }
 
 std::string shortened(const std::string& text) {
-  constexpr size_t kMost = 80;
+  constexpr size_t kMax = 80;
   if (text.empty()) return "nothing";
-  return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
+  return text.size() <= kMax ? text : text.substr(0, kMax) + "…";
 }
 
 std::map<std::string, std::string> by_name(const std::vector<CacheField>& fields) {

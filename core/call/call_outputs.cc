@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kMostAlignment = uint64_t{1} << 30;
+constexpr uint64_t kMaxAlignment = uint64_t{1} << 30;
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function, uint32_t output,
                                                   const ErrorBuffer& error,
@@ -59,7 +59,7 @@ std::string plan_problem(const opdock_plan& plan) {
     if (problem != TensorProblem::kNone) {
       return "output " + std::to_string(i) + ": " + describe(problem, &x);
     }
-    if (output.alignment > kMostAlignment ||
+    if (output.alignment > kMaxAlignment ||
         (output.alignment != 0 && !std::has_single_bit(output.alignment))) {
       return "output " + std::to_string(i) + ": found an alignment of " +
              std::to_string(output.alignment) + ", wanted a power of two of at most 2^30";

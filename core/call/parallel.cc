@@ -41,7 +41,7 @@ class Job {
         chunk_(chunk),
         chunks_((count - 1) / chunk + 1) {
     participants = static_cast<uint32_t>(std::min<uint64_t>(threads, chunks_));
-    num_shares_ = std::min(participants, kMostShares);
+    num_shares_ = std::min(participants, kMaxShares);
     const uint64_t each = chunks_ / num_shares_, more = chunks_ % num_shares_;
     uint64_t begin = 0;
     for (uint32_t i = 0; i < num_shares_; ++i) {
@@ -69,14 +69,14 @@ class Job {
   uint32_t users = 0;  // workers inside work(); guarded by the pool's mutex
 
  private:
-  static constexpr uint32_t kMostShares = 32;
+  static constexpr uint32_t kMaxShares = 32;
 
   void (*body_)(void* context, uint64_t begin, uint64_t end);
   void* context_;
   uint64_t count_, chunk_, chunks_;
   uint32_t num_shares_;
   std::atomic<uint64_t> taken_{0};
-  Share shares_[kMostShares];
+  Share shares_[kMaxShares];
 };
 
 // True in a worker, and in a caller while it works: nested calls run on the calling thread only.
@@ -195,7 +195,7 @@ void work_in_region(void* job) {
 
 // Grains per thread below which threads do not take over each other's chunks: taking over a chunk,
 // whose data lies in the other thread's cache, takes longer than waiting for that thread.
-constexpr uint64_t kLeastShared = 16;
+constexpr uint64_t kMinShared = 16;
 
 uint32_t count_cores() {
   cpu_set_t set;
@@ -245,7 +245,7 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
   // Four chunks per thread even out unequal speeds. Every thread gets the same number of chunks if
   // there is more than one for each. In short work each of OpenMP's threads, which start
   // immediately, gets one chunk.
-  const bool even = shared && count / grain < threads * kLeastShared;
+  const bool even = shared && count / grain < threads * kMinShared;
   uint64_t pieces = std::min<uint64_t>(count / grain, even ? threads : uint64_t{threads} * 4);
   if (pieces > threads) pieces -= pieces % threads;
   const uint64_t chunk = (count - 1) / pieces + 1;

@@ -58,7 +58,7 @@ void set_policy(const Policy& policy, const std::string& value, const std::strin
 // Fails if the file exists and cannot be used.
 Status read_config(const std::string& path, const SearchEnvironment& environment,
                    std::string* text) {
-  constexpr uint64_t kMostBytes = 1 << 20;
+  constexpr uint64_t kMaxSettingsBytes = 1 << 20;
   const auto refuse = [&](const std::string& why) {
     return Status{OPDOCK_INVALID_ARGUMENT, path + why};
   };
@@ -69,16 +69,16 @@ Status read_config(const std::string& path, const SearchEnvironment& environment
   }
   struct stat status{};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      static_cast<uint64_t>(status.st_size) > kMostBytes) {
+      static_cast<uint64_t>(status.st_size) > kMaxSettingsBytes) {
     return refuse(fmt::format(": found no regular file of at most {} bytes; repair or remove it",
-                              kMostBytes));
+                              kMaxSettingsBytes));
   }
   if (std::optional<Reason> reason = Trust(environment).check(path, file.get(), status)) {
     return refuse(" decides what is built, and others could have written it: " + sentence(*reason) +
                   "; run `chmod go-w` on it");
   }
   std::vector<uint8_t> bytes;
-  if (const int error = read_all(file.get(), kMostBytes, &bytes)) {
+  if (const int error = read_all(file.get(), kMaxSettingsBytes, &bytes)) {
     return refuse(": " + error_text(error) + "; make it readable or remove it");
   }
   text->assign(bytes.begin(), bytes.end());

@@ -23,7 +23,7 @@ constexpr Dtype kDtypes[] = {
     dtype_of<uint8_t>(), dtype_of<bool>(),
 };
 
-constexpr int64_t kMostElements = 1 << 24;  // the command is for small inputs
+constexpr int64_t kMaxElements = 1 << 24;  // the command is for small inputs
 
 // Converts to IEEE 754 binary16, rounded to nearest even.
 uint16_t to_half(double value) {
@@ -73,7 +73,7 @@ std::vector<int64_t> parse_shape(std::string_view text) {
     if (size < 0 || part.find_first_not_of(' ', used) != std::string::npos) {
       refuse(part, "a size, such as 4");
     }
-    if (size != 0 && elements > kMostElements / size) refuse(part, "at most 16 Mi elements");
+    if (size != 0 && elements > kMaxElements / size) refuse(part, "at most 16 Mi elements");
     elements *= size;
     shape.push_back(size);
   }

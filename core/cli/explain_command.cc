@@ -9,7 +9,7 @@ namespace opdock::cli {
 namespace {
 
 // A longer list is not printed, because it is more than a reader looks through.
-constexpr size_t kMostOpsNamed = 10;
+constexpr size_t kMaxOpsNamed = 10;
 
 // Prints "cpu: binary plugin: …": the steps of each device, each with its reasons.
 void print_chain(const Report& chain) {
@@ -71,7 +71,7 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
     complain(fmt::format("found no plugin or op named \"{}\"; {}", name,
                          known.empty()   ? "no plugin was found at all: see `opdock doctor`"
                          : !near.empty() ? fmt::format("did you mean {}?", join_or(near))
-                         : known.size() > kMostOpsNamed
+                         : known.size() > kMaxOpsNamed
                              ? "`opdock list` shows the plugins, `opdock list --details "
                                "NAME` what one has"
                              : fmt::format("known ops: {}", join(known, ", "))));

@@ -12,13 +12,13 @@ namespace opdock::cli {
 namespace {
 
 constexpr size_t kLabelColumns = 18;
-constexpr size_t kMostSkipped = 10;  // printed one by one
+constexpr size_t kMaxSkipped = 10;  // printed one by one
 
 // Prints a list; a long one continues under its first item. Lists are wrapped even if stdout is not
 // a terminal, because people read this output, even of a library with thousands of symbols, and
 // programs use --json.
 void print_list(const char* label, const Report& list) {
-  constexpr size_t kMostItems = 100;
+  constexpr size_t kMaxItems = 100;
   if (list.empty()) return;
   const size_t width = terminal().width == 0 ? 79 : terminal().width;
   std::string text = fmt::format("{:<{}}", label, kLabelColumns);
@@ -34,12 +34,12 @@ void print_list(const char* label, const Report& list) {
     text += item;
     column += columns(item);
   };
-  for (size_t i = 0; i < std::min(list.size(), kMostItems); ++i) {
+  for (size_t i = 0; i < std::min(list.size(), kMaxItems); ++i) {
     add(printable(list[i].get<std::string>()));
   }
-  if (list.size() > kMostItems) {
+  if (list.size() > kMaxItems) {
     for (const std::string& word :
-         {std::string("…"), fmt::format("and {}", list.size() - kMostItems), std::string("more:"),
+         {std::string("…"), fmt::format("and {}", list.size() - kMaxItems), std::string("more:"),
           std::string("see --json")}) {
       add(word);
     }
@@ -97,31 +97,31 @@ void print_cause(const Report& package) {
 void print_skipped(const Report& skipped) {
   if (skipped.empty()) return;
   print("\n" + styled("Not looked at:", Style::kDim) + "\n");
-  for (size_t i = 0; i < std::min(skipped.size(), kMostSkipped); ++i) {
+  for (size_t i = 0; i < std::min(skipped.size(), kMaxSkipped); ++i) {
     const Report& reason = skipped[i].at("reason");
     print(paragraph(text_of(skipped[i], "path") + ": " + text_of(reason, "code") + ": " +
                         text_of(reason, "text"),
                     2));
   }
-  if (skipped.size() > kMostSkipped) {
-    print(fmt::format("  … and {} more: see --json\n", skipped.size() - kMostSkipped));
+  if (skipped.size() > kMaxSkipped) {
+    print(fmt::format("  … and {} more: see --json\n", skipped.size() - kMaxSkipped));
   }
 }
 
 void print_changes(const Report& report, const char* member, const char* label) {
-  constexpr size_t kMostLines = 40;
+  constexpr size_t kMaxLines = 40;
   const Report& changes = report.at(member);
   for (const auto& [name, sign, style] :
        {std::tuple("removed", "- ", Style::kBad), std::tuple("added", "+ ", Style::kGood)}) {
     const Report& list = changes.at(name);
-    for (size_t i = 0; i < std::min(list.size(), kMostLines); ++i) {
+    for (size_t i = 0; i < std::min(list.size(), kMaxLines); ++i) {
       print(styled(fmt::format("{}{:<{}}{}", sign, label, kLabelColumns,
                                printable(list[i].get<std::string>())),
                    style) +
             "\n");
     }
-    if (list.size() > kMostLines) {
-      print(fmt::format("  … and {} more: see --json\n", list.size() - kMostLines));
+    if (list.size() > kMaxLines) {
+      print(fmt::format("  … and {} more: see --json\n", list.size() - kMaxLines));
     }
   }
 }

@@ -35,9 +35,9 @@ std::string spelled(const OptionInfo& option) {
     text += (text.empty() ? "" : ", ") + fmt::format("\\fB{}\\fR", roff(name));
   }
   std::string value;
-  constexpr size_t kMostShown = 4;
+  constexpr size_t kMaxShown = 4;
   for (const std::string& word : option.choices) {
-    if (option.choices.size() > kMostShown) break;
+    if (option.choices.size() > kMaxShown) break;
     value += (value.empty() ? "" : "|") + fmt::format("\\fB{}\\fR", roff(word));
   }
   if (value.empty() && !option.value.empty()) {

@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml, which is written by hand
-constexpr size_t kMostFiles = 10000;  // in a plugin's folder, since a build copies and hashes them
-constexpr size_t kMostMistakes = 20;  // reported for one plugin.toml
+constexpr uint64_t kMaxManifestBytes = 1 << 20;  // of a plugin.toml, which is written by hand
+constexpr size_t kMaxFiles = 10000;  // in a plugin's folder, since a build copies and hashes them
+constexpr size_t kMaxMistakes = 20;  // reported for one plugin.toml
 
 void reject(SourcePlugin* source, Reason reason) {
   source->state = State::kRejected;
@@ -52,14 +52,14 @@ void read_declaration(SourcePlugin* source) {
     return reject(source, make_reason(Code::kManifestInvalid, path + ", which is no readable file",
                                       "a regular file"));
   }
-  if (static_cast<uint64_t>(status.st_size) > kMostBytes) {
+  if (static_cast<uint64_t>(status.st_size) > kMaxManifestBytes) {
     return reject(source, make_reason(Code::kManifestInvalid,
                                       fmt::format("{} of {} bytes", path, status.st_size),
-                                      fmt::format("at most {} bytes", kMostBytes)));
+                                      fmt::format("at most {} bytes", kMaxManifestBytes)));
   }
   std::vector<Reason> mistakes;
   std::optional<Manifest> manifest = look_at_manifest(path, &mistakes);
-  if (mistakes.size() > kMostMistakes) mistakes.resize(kMostMistakes);
+  if (mistakes.size() > kMaxMistakes) mistakes.resize(kMaxMistakes);
   for (Reason& mistake : mistakes) {
     mistake.found = escape_bytes(mistake.found);
     mistake.wanted = escape_bytes(mistake.wanted);
@@ -87,9 +87,9 @@ std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust)
   size_t files = 0;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    if (++files > kMostFiles) {
+    if (++files > kMaxFiles) {
       return Reason{Code::kManifestInvalid,
-                    fmt::format("more than {} files in {}", kMostFiles, folder),
+                    fmt::format("more than {} files in {}", kMaxFiles, folder),
                     "a folder that holds the plugin's own files alone",
                     "move the plugin into a folder of its own"};
     }

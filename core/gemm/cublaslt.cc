@@ -17,8 +17,8 @@ namespace {
 
 using namespace cublaslt;
 
-constexpr size_t kMostPlans = 4096;  // per thread and device; at this number all plans are dropped
-constexpr uint32_t kMostAlignment = 256;
+constexpr size_t kMaxPlans = 4096;  // per thread and device; at this number all plans are dropped
+constexpr uint32_t kMaxAlignment = 256;
 
 // Distinguishes products whose algorithms may differ. Compared and hashed as bytes, so it must have
 // no padding.
@@ -53,7 +53,7 @@ struct KeyHash {
 
 // An address that is not known yet (NULL) is assumed to be well aligned, as fresh results are.
 uint16_t alignment_of(const void* address) {
-  const auto bits = reinterpret_cast<uintptr_t>(address) | kMostAlignment;
+  const auto bits = reinterpret_cast<uintptr_t>(address) | kMaxAlignment;
   return static_cast<uint16_t>(bits & ~(bits - 1));
 }
 
@@ -251,7 +251,7 @@ class LtState {
     if (LtPlan* const known = find(key)) return known;
     auto made = std::make_unique<LtPlan>(api_);
     made->make(handle_, p, key);
-    if (plans_.size() >= kMostPlans) plans_.clear();
+    if (plans_.size() >= kMaxPlans) plans_.clear();
     return (plans_[key] = std::move(made)).get();
   }
 

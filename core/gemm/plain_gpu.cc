@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kTileSize = 64;
 constexpr uint32_t kBlockThreads = 256;  // the kernels' kThreads
-constexpr int64_t kMostBlocks = INT32_MAX;
+constexpr int64_t kMaxBlocks = INT32_MAX;
 
 opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* const* args,
                          uint32_t num_args, uint32_t flags = 0) {
@@ -18,7 +18,7 @@ opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* co
   if (found != OPDOCK_OK) return found;
   opdock_launch launch{};
   launch.struct_size = sizeof launch;
-  launch.grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, kMostBlocks));
+  launch.grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(blocks, 1, kMaxBlocks));
   launch.grid[1] = launch.grid[2] = 1;
   launch.block[0] = kBlockThreads;
   launch.block[1] = launch.block[2] = 1;
@@ -68,7 +68,7 @@ opdock_status multiply_plainly(GpuCall* gpu, const Product& p) {
   // The number of tiles in one matrix fits, because both sizes are at most 2^31 - 1 and tiles are
   // 64 wide; multiplied by the batch it may not fit.
   int64_t blocks = 0;
-  if (__builtin_mul_overflow(across * down, p.batch, &blocks)) blocks = kMostBlocks;
+  if (__builtin_mul_overflow(across * down, p.batch, &blocks)) blocks = kMaxBlocks;
   Product product = p;
   void* d = const_cast<void*>(p.d.data);
   void* args[] = {&product, &d};
@@ -82,7 +82,7 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
   void* d = const_cast<void*>(p.d.data);
   const auto early = [&](int64_t blocks) {
     const bool can = gpu->call()->device.type == OPDOCK_CUDA && facts.arch_major >= 9;
-    return can && blocks <= kMostEarlyBlocks ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
+    return can && blocks <= kMaxEarlyBlocks ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
   };
   if (has_vectors(p, sums)) {
     void* args[] = {&product, &from, &d};

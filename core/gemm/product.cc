@@ -10,7 +10,7 @@
 namespace opdock::gemm {
 namespace {
 
-constexpr int64_t kMostSize = INT32_MAX;
+constexpr int64_t kMaxSize = INT32_MAX;
 
 struct KnownElement {
   Dtype dtype;
@@ -43,7 +43,7 @@ Status refuse(opdock_status status, const char* member, const std::string& found
 }
 
 Status check_size(const char* name, int64_t size) {
-  if (size >= 0 && size <= kMostSize) return {};
+  if (size >= 0 && size <= kMaxSize) return {};
   return refuse(size < 0 ? OPDOCK_INVALID_ARGUMENT : OPDOCK_UNSUPPORTED, name, std::to_string(size),
                 "0 to 2^31 - 1", "divide the product");
 }

@@ -15,7 +15,7 @@ namespace opdock::gemm {
 template <class State>
 class ThreadStates {
  public:
-  static constexpr int32_t kMostDevices = 64;
+  static constexpr int32_t kMaxDevices = 64;
 
   // Returns this thread's state on a device; NULL until it is set.
   static State*& of(int32_t device) { return mine_.states[static_cast<size_t>(device)]; }
@@ -32,10 +32,10 @@ class ThreadStates {
  private:
   struct Left {
     Mutex mutex;
-    std::array<std::vector<State*>, kMostDevices> states;
+    std::array<std::vector<State*>, kMaxDevices> states;
   };
   struct Mine {
-    std::array<State*, kMostDevices> states{};
+    std::array<State*, kMaxDevices> states{};
     ~Mine() {
       const std::lock_guard lock(left_.mutex);
       for (size_t i = 0; i < states.size(); ++i)

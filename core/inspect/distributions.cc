@@ -13,12 +13,12 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kMostBytes = 64ull << 20;  // limit for a RECORD; the largest have a few MiB
+constexpr uint64_t kMaxRecordBytes = 64ull << 20;  // limit for a RECORD; the largest have a few MiB
 
 std::string read_text(const std::string& path) {
   const std::optional<OpenFile> file = Files().open(path);
   std::vector<uint8_t> bytes;
-  if (!file || read_all(file->fd.get(), kMostBytes, &bytes) != 0) return "";
+  if (!file || read_all(file->fd.get(), kMaxRecordBytes, &bytes) != 0) return "";
   return {bytes.begin(), bytes.end()};
 }
 

@@ -19,7 +19,7 @@
 namespace opdock {
 namespace {
 
-constexpr int kMostDepth = 200;  // deeper than any real tree
+constexpr int kMaxDepth = 200;  // deeper than any real tree
 
 struct Entry {
   std::string name;
@@ -115,7 +115,7 @@ void Finder::visit(const std::string& folder, int depth) {
   }
   if (!is_new(status.st_dev, status.st_ino)) return;
   std::vector<Entry> entries;
-  const int error = depth < kMostDepth ? list(folder, &entries) : ELOOP;
+  const int error = depth < kMaxDepth ? list(folder, &entries) : ELOOP;
   if (error != 0) skipped.push_back({escape_bytes(folder), open_reason(error, folder)});
   const std::string below = folder == "/" ? folder : folder + "/";
   bool is_site = false;

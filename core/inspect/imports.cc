@@ -8,8 +8,8 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostText = 256;
-constexpr size_t kMostFound = 100'000;  // of a source's texts and imports, more than any has
+constexpr size_t kMaxText = 256;
+constexpr size_t kMaxFound = 100'000;  // of a source's texts and imports, more than any has
 
 bool is_name_char(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
@@ -73,7 +73,7 @@ class Lines {
       at_ += source_[at_] == '\\' && at_ + 1 < source_.size() ? 2 : 1;
     }
     const size_t end = std::min(at_, source_.size());
-    const bool is_kept = end > begin && end - begin <= kMostText && texts_->size() < kMostFound;
+    const bool is_kept = end > begin && end - begin <= kMaxText && texts_->size() < kMaxFound;
     if (is_kept) texts_->emplace_back(source_.substr(begin, end - begin));
     const bool is_closed = end < source_.size() && source_[end] != '\n';
     at_ = is_closed ? end + (is_long ? 2 : 0) : end - 1;  // the last character that is taken
@@ -173,7 +173,7 @@ PythonSource read_python(std::string_view source) {
   size_t indent = 0;
   // The columns of the outermost function, and of the left-out block, that the line is in.
   std::optional<size_t> function, left_out;
-  while (found.imports.size() < kMostFound && lines.next(&line, &indent)) {
+  while (found.imports.size() < kMaxFound && lines.next(&line, &indent)) {
     const std::string_view text = trimmed(line);
     if (text.empty()) continue;
     found.loads_libraries = found.loads_libraries || opens_libraries(text);

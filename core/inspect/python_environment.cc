@@ -19,7 +19,7 @@ namespace opdock {
 namespace {
 
 constexpr std::chrono::seconds kDeadline{20};
-constexpr size_t kMostOutput = 1 << 20;
+constexpr size_t kMaxPythonOutput = 1 << 20;
 
 // Prints the version, the program, then one folder per line. Archives are left out, because what is
 // imported from them has no native code.
@@ -64,7 +64,7 @@ std::optional<PythonEnvironment> active_python(std::string* problem) {
   job.deadline = std::chrono::steady_clock::now() + kDeadline;
   std::string output;
   const ProcessEnd end =
-      run_and_read(installed().program("opdock-guard"), std::move(job), kMostOutput, &output);
+      run_and_read(installed().program("opdock-guard"), std::move(job), kMaxPythonOutput, &output);
   std::vector<std::string> lines;
   for (size_t begin = 0; begin < output.size();) {
     const size_t stop = std::min(output.find('\n', begin), output.size());

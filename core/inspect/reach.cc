@@ -15,8 +15,8 @@ namespace opdock {
 namespace {
 
 constexpr std::string_view kInit = ".__init__";
-constexpr uint64_t kMostSource = 16 << 20;    // bytes of one file
-constexpr uint64_t kMostSources = 256 << 20;  // bytes of a package
+constexpr uint64_t kMaxSource = 16 << 20;    // bytes of one file
+constexpr uint64_t kMaxSources = 256 << 20;  // bytes of a package
 
 // Returns "foo.bar" for "foo/bar", also within a longer name.
 std::string module_name(std::string_view path) {
@@ -177,8 +177,8 @@ class ImportWalk {
   std::string read(const PackageFile& source) {
     const std::optional<OpenFile> file = target_.files->open(source.path);
     std::vector<uint8_t> bytes;
-    if (!file || file->size > kMostSource || read_ + file->size > kMostSources ||
-        read_all(file->fd.get(), kMostSource, &bytes) != 0) {
+    if (!file || file->size > kMaxSource || read_ + file->size > kMaxSources ||
+        read_all(file->fd.get(), kMaxSource, &bytes) != 0) {
       return "";
     }
     read_ += bytes.size();

@@ -24,10 +24,10 @@ bool is_metadata(const std::string& name) {
 // Members from this size on are unpacked once; smaller ones are unpacked on each request.
 constexpr uint64_t kLargeMember = 4 << 20;
 // Limits for the large members that are kept: descriptors, and space where TMPDIR is.
-constexpr size_t kMostKept = 64;
-constexpr uint64_t kMostKeptBytes = uint64_t{4} << 30;
-constexpr size_t kMostSkipped = 100;             // members that are reported one by one
-constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
+constexpr size_t kMaxKept = 64;
+constexpr uint64_t kMaxKeptBytes = uint64_t{4} << 30;
+constexpr size_t kMaxSkipped = 100;                  // members that are reported one by one
+constexpr uint64_t kMaxMetadataBytes = 16ull << 20;  // bytes
 
 // The folder of packages in an environment as installers lay it out, without the version of its
 // Python, which is open.
@@ -107,7 +107,7 @@ std::shared_ptr<const Wheel> Wheel::read(const std::string& path, std::vector<Re
 }
 
 void Wheel::skip(const std::string& name, Reason reason) {
-  if (skipped_.size() < kMostSkipped) {
+  if (skipped_.size() < kMaxSkipped) {
     skipped_.push_back({path_ + "/" + escape_bytes(name), std::move(reason)});
   } else {
     ++not_told_;
@@ -206,7 +206,7 @@ void Wheel::list(std::vector<Reason>* reasons) {
       skip(member.name,
            make_reason(Code::kForeignFile, "another system's library by its name", "an ELF file"));
     } else if (is_metadata(member.name) && metadata_.empty()) {
-      const bool was_read = read_text(zip_, member, kMostMetadata, &metadata_, &problem);
+      const bool was_read = read_text(zip_, member, kMaxMetadataBytes, &metadata_, &problem);
       if (!was_read) {
         skip(member.name, member_reason(problem));
         metadata_.clear();
@@ -273,7 +273,7 @@ std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) c
     const auto found = unpacked_.find(entry.position);
     if (found != unpacked_.end()) {
       known = found->second;
-    } else if (unpacked_.size() < kMostKept && kept_bytes_ + entry.size <= kMostKeptBytes) {
+    } else if (unpacked_.size() < kMaxKept && kept_bytes_ + entry.size <= kMaxKeptBytes) {
       kept_bytes_ += entry.size;
       known = unpacked_[entry.position] = std::make_shared<Unpacked>();
     }

@@ -22,7 +22,7 @@ constexpr uint32_t kEnd64Magic = 0x06064b50;
 constexpr uint32_t kLocator64Magic = 0x07064b50;
 constexpr uint32_t kEntryMagic = 0x02014b50;
 constexpr size_t kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20, kEntryBytes = 46;
-constexpr size_t kMostComment = 0xffff;
+constexpr size_t kMaxComment = 0xffff;
 
 template <typename T>
 T number(const uint8_t* bytes) {
@@ -34,7 +34,7 @@ T number(const uint8_t* bytes) {
 // Returns where the record that ends the archive begins: the last one whose comment ends with the
 // file.
 std::optional<uint64_t> find_end(int fd, uint64_t size) {
-  const size_t tail = static_cast<size_t>(std::min<uint64_t>(size, kEndBytes + kMostComment));
+  const size_t tail = static_cast<size_t>(std::min<uint64_t>(size, kEndBytes + kMaxComment));
   if (tail < kEndBytes) return std::nullopt;
   std::vector<uint8_t> bytes(tail);
   FileReader reader(fd, size);
@@ -125,11 +125,11 @@ std::optional<Zip> Zip::open(int fd, uint64_t size, std::string* problem) {
     *problem = "one part of an archive in several";
   } else if (offset > limit || length > limit - offset) {
     *problem = fmt::format("a directory of {} bytes at {:#x}, beyond its own end", length, offset);
-  } else if (count > kMostZipEntries) {
-    *problem = fmt::format("{} members, above the limit of {}", count, kMostZipEntries);
-  } else if (length > kMostZipDirectoryBytes) {
+  } else if (count > kMaxZipEntries) {
+    *problem = fmt::format("{} members, above the limit of {}", count, kMaxZipEntries);
+  } else if (length > kMaxZipDirectoryBytes) {
     *problem = fmt::format("a directory of {} bytes, above the limit of {}", length,
-                           kMostZipDirectoryBytes);
+                           kMaxZipDirectoryBytes);
   } else {
     return Zip(fd, limit - offset - length, limit - length, length, count);
   }

@@ -24,13 +24,13 @@ struct ZipEntry {
 };
 
 // Limits of what is read. A wheel of ten gigabytes has some ten thousand members.
-inline constexpr uint64_t kMostZipEntries = 1'000'000;
-inline constexpr uint64_t kMostZipDirectoryBytes = uint64_t{256} << 20;
-inline constexpr uint64_t kMostMemberBytes = uint64_t{16} << 30;
-// Above kFreeMemberBytes no member may be larger than kMostRatio times its packed size: libraries
+inline constexpr uint64_t kMaxZipEntries = 1'000'000;
+inline constexpr uint64_t kMaxZipDirectoryBytes = uint64_t{256} << 20;
+inline constexpr uint64_t kMaxMemberBytes = uint64_t{16} << 30;
+// Above kFreeMemberBytes no member may be larger than kMaxRatio times its packed size: libraries
 // reach a ratio of 20, and deflate can reach 1032.
 inline constexpr uint64_t kFreeMemberBytes = uint64_t{64} << 20;
-inline constexpr uint64_t kMostRatio = 200;
+inline constexpr uint64_t kMaxRatio = 200;
 
 // Reads `fd`, a regular file of `size` bytes, which the caller keeps open. Other bytes may precede
 // the archive, such as a program that unpacks it; the archive's offsets then count from their end.

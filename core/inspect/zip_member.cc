@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kLocalMagic = 0x04034b50;
 constexpr size_t kLocalBytes = 30;
-constexpr size_t kPiece = 256 * 1024, kLeastPiece = 4096;
+constexpr size_t kPiece = 256 * 1024, kMinPiece = 4096;
 
 uint16_t u16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
@@ -64,12 +64,12 @@ bool check_limits(const ZipEntry& entry, std::string* problem) {
     *problem = fmt::format("compression method {}", entry.method);
   } else if (entry.method == 0 && entry.packed != entry.size) {
     *problem = fmt::format("a stored member of {} bytes in {}", entry.size, entry.packed);
-  } else if (entry.size > kMostMemberBytes) {
+  } else if (entry.size > kMaxMemberBytes) {
     *problem =
-        fmt::format("a member of {} bytes, above the limit of {}", entry.size, kMostMemberBytes);
-  } else if (entry.size > kFreeMemberBytes && entry.size / kMostRatio > entry.packed) {
+        fmt::format("a member of {} bytes, above the limit of {}", entry.size, kMaxMemberBytes);
+  } else if (entry.size > kFreeMemberBytes && entry.size / kMaxRatio > entry.packed) {
     *problem = fmt::format("{} bytes packed into {}, above the limit of {} to 1", entry.size,
-                           entry.packed, kMostRatio);
+                           entry.packed, kMaxRatio);
   } else {
     return true;
   }
@@ -115,7 +115,7 @@ bool Zip::read(const ZipEntry& entry, uint64_t most,
   // The buffers are no larger than needed: for most members only the first bytes are wanted.
   const uint64_t wanted = std::min<uint64_t>(kPiece, sink.most);
   std::vector<uint8_t> in(static_cast<size_t>(
-      std::min(std::max<uint64_t>(wanted, kLeastPiece), std::max<uint64_t>(entry.packed, 1))));
+      std::min(std::max<uint64_t>(wanted, kMinPiece), std::max<uint64_t>(entry.packed, 1))));
   std::vector<uint8_t> out(static_cast<size_t>(std::max<uint64_t>(wanted, 1)));
   z_stream stream{};
   if (entry.method != 0 && inflateInit2(&stream, -MAX_WBITS) != Z_OK) {

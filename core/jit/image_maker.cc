@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLog = 8192;  // bytes of a compiler's messages that a reason quotes
+constexpr size_t kMaxLog = 8192;  // bytes of a compiler's messages that a reason quotes
 
 std::string text_of(const CacheEntry& entry, std::string_view blob) {
   std::span<const uint8_t> bytes;
@@ -189,7 +189,7 @@ CompileJob ImageMaker::job() const {
 Reason ImageMaker::failure(const Toolchain& toolchain, const CompileResult& result) const {
   std::string log = without_nul(result.log);
   while (!log.empty() && log.back() == '\n') log.pop_back();
-  if (log.size() > kMostLog) log = log.substr(0, kMostLog) + "\n(the rest is left out)";
+  if (log.size() > kMaxLog) log = log.substr(0, kMaxLog) + "\n(the rest is left out)";
   Reason reason =
       make_reason(Code::kJitFailed, "errors that " + toolchain.maker().text + " reports",
                   "an image for " + request_.arch);

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kWorkerPoll{50};
-constexpr size_t kMostWords = 4096;  // bytes of stderr that are kept, from its end
+constexpr size_t kMaxWords = 4096;  // bytes of stderr that are kept, from its end
 
 std::string text_of(const ChildEnd& end) {
   if (end.by_signal) {
@@ -87,7 +87,7 @@ void CompileWorker::read_words() {
   const ssize_t count = read(errors_, buffer, sizeof buffer);
   if (count <= 0) return;
   words_.append(buffer, static_cast<size_t>(count));
-  if (words_.size() > kMostWords) words_.erase(0, words_.size() - kMostWords);
+  if (words_.size() > kMaxWords) words_.erase(0, words_.size() - kMaxWords);
 }
 
 std::string CompileWorker::last_words() const {

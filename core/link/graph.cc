@@ -9,7 +9,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLibraries = 4096;
+constexpr size_t kMaxLibraries = 4096;
 
 }  // namespace
 
@@ -146,7 +146,7 @@ void LinkGraph::resolve(LinkFacts* facts) {
                                "marked as not to be opened while a program runs (DF_1_NOOPEN)",
                                0});
   }
-  for (size_t i = 0; i < scope_.size() && i < kMostLibraries; ++i) {
+  for (size_t i = 0; i < scope_.size() && i < kMaxLibraries; ++i) {
     LinkNode& node = *scope_[i];
     const Library* const library = node.read(files());
     if (library == nullptr) {

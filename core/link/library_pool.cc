@@ -11,11 +11,11 @@ namespace {
 
 // Limit for the symbol tables in memory. Beyond it the pool drops all libraries; those in use stay
 // alive.
-constexpr size_t kMostBytes = 48 << 20;
+constexpr size_t kMaxPoolBytes = 48 << 20;
 
 // Limit for the bytes of a dependency's relocations that are checked; a few hundred kilobytes are
 // usual.
-constexpr uint64_t kMostRelocations = 4 << 20;
+constexpr uint64_t kMaxRelocations = 4 << 20;
 
 Library read(const OpenFile& file, const std::string& path) {
   FileReader reader(file.fd.get(), file.size);
@@ -32,7 +32,7 @@ Library read(const OpenFile& file, const std::string& path) {
   if (dynamic) library = read_library(elf, *std::move(dynamic), path);
   uint64_t relocations = 0;
   for (const auto& [address, size] : library.dynamic.relocations) relocations += size;
-  if (relocations <= kMostRelocations) check_relocations(elf, library.dynamic);
+  if (relocations <= kMaxRelocations) check_relocations(elf, library.dynamic);
   library.path = path;
   // While it searches, the loader skips files of 32 bits and little-endian files of another
   // machine. It refuses any other unsuitable file, which is therefore treated as one of this
@@ -76,7 +76,7 @@ std::shared_ptr<const Library> LibraryPool::get(const std::string& path, const F
 void LibraryPool::put(const FileIdentity& identity, std::shared_ptr<const Library> library) {
   std::vector<std::shared_ptr<const Library>> dropped;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
-  if (bytes_ > kMostBytes) {
+  if (bytes_ > kMaxPoolBytes) {
     for (auto& [id, known] : libraries_) dropped.push_back(std::move(known.kept));
     std::erase_if(libraries_, [](const auto& entry) { return entry.second.remembered.expired(); });
     bytes_ = 0;

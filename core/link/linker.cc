@@ -12,7 +12,7 @@ namespace opdock {
 namespace {
 
 // The limit of missing symbols that are reported for one dependency.
-constexpr size_t kMostSymbols = 100;
+constexpr size_t kMaxSymbols = 100;
 
 uint64_t round_up(uint64_t value, uint64_t alignment) {
   return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
@@ -245,7 +245,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
     complete_[node.library] = {providers.begin(), providers.end()};
     return;
   }
-  if (!node.is_root && absent.size() > kMostSymbols) absent.resize(kMostSymbols);
+  if (!node.is_root && absent.size() > kMaxSymbols) absent.resize(kMaxSymbols);
   for (const WantedSymbol& symbol : absent) {
     LinkProblem problem{LinkProblem::Kind::kSymbol,
                         owner(node),

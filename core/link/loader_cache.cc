@@ -108,10 +108,10 @@ std::shared_ptr<const LoaderCache> read_loader_cache(uint16_t machine) {
   std::vector<uint8_t> bytes;
   const int fd = there ? ::open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC) : -1;
   uint8_t piece[16384];
-  constexpr size_t kMost = 64 << 20;
+  constexpr size_t kMax = 64 << 20;
   for (ssize_t got = 0; fd >= 0 && (got = ::read(fd, piece, sizeof piece)) > 0;) {
     bytes.insert(bytes.end(), piece, piece + got);
-    if (bytes.size() >= kMost) break;
+    if (bytes.size() >= kMax) break;
   }
   if (fd >= 0) ::close(fd);
   auto fresh = std::make_shared<const LoaderCache>(parse_loader_cache(bytes, machine));

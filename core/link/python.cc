@@ -113,9 +113,9 @@ std::vector<std::string> candidates(const PythonNeed& need, const std::string& p
   const auto look_in = [&](const std::string& folder) {
     if (!need.version.empty() && !need.or_newer) paths.push_back(folder + "/python" + need.version);
     paths.push_back(folder + "/python3");
-    constexpr int kMostLater = 20;
+    constexpr int kMaxLater = 20;
     const int least = minor_of(need.version);
-    for (int minor = least; need.or_newer && minor <= least + kMostLater; ++minor) {
+    for (int minor = least; need.or_newer && minor <= least + kMaxLater; ++minor) {
       paths.push_back(folder + "/python3." + std::to_string(minor));
     }
   };

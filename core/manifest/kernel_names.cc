@@ -91,9 +91,9 @@ std::optional<std::vector<std::string>> expand_kernel_name(std::string_view text
   std::vector<std::string> names = {""};
   for (const Choices& choices : *parts) {
     if (names.size() > most / choices.size()) {
-      *mistake = {0, fmt::format("more than {} kernels", kMostKernels),
+      *mistake = {0, fmt::format("more than {} kernels", kMaxKernels),
                   fmt::format("at most {} in a plugin, with what its lists stand for; split it",
-                              kMostKernels)};
+                              kMaxKernels)};
       return std::nullopt;
     }
     std::vector<std::string> longer;
@@ -110,7 +110,7 @@ std::vector<std::string> read_kernel_names(TomlTable* device, const std::string&
   for (const std::string& text : device->texts("kernels", true)) {
     const TextPlace place = device->place("kernels", text);
     KernelNameMistake mistake;
-    const auto names = expand_kernel_name(text, kMostKernels - all.size(), &mistake);
+    const auto names = expand_kernel_name(text, kMaxKernels - all.size(), &mistake);
     if (!names) {
       device->mistake("kernels", place_in(file, place, text, mistake.offset), mistake.found,
                       mistake.wanted);

@@ -14,7 +14,7 @@
 namespace opdock {
 
 // The maximum number of a plugin's kernel names, after expansion.
-inline constexpr size_t kMostKernels = 1024;
+inline constexpr size_t kMaxKernels = 1024;
 
 struct KernelNameMistake {
   size_t offset = 0;  // in the text

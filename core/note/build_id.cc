@@ -12,7 +12,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostNoteBytes = 65536;
+constexpr size_t kMaxNoteSegmentBytes = 65536;
 
 bool read_at(int fd, uint64_t offset, void* out, size_t size) {
   return pread(fd, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
@@ -50,7 +50,7 @@ std::string build_id(int fd) {
   for (size_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     if (!read_at(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment)) return {};
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNoteBytes) continue;
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteSegmentBytes) continue;
     std::vector<uint8_t> notes(segment.p_filesz);
     if (!read_at(fd, segment.p_offset, notes.data(), notes.size())) return {};
     if (std::string id = build_id_among(notes); !id.empty()) return id;

@@ -18,7 +18,7 @@ constexpr size_t kHistory = 64 << 10;    // the greatest distance of an LZ4 back
 constexpr size_t kInputBytes = 16384;
 // LZ4 cannot exceed this ratio; real cubins compressed by zstd reach 20.
 constexpr uint64_t kCubinRatio = 256;
-constexpr int kMostWindowLog = 27;
+constexpr int kMaxWindowLog = 27;
 
 // Reads the compressed bytes in pieces.
 class CubinInput {
@@ -69,7 +69,7 @@ class Zstd : public Decompressor {
  public:
   explicit Zstd(CubinInput input) : input_(std::move(input)), stream_(ZSTD_createDStream()) {
     if (stream_ == nullptr) return;
-    ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kMostWindowLog);
+    ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kMaxWindowLog);
   }
   bool step(std::vector<uint8_t>* out) override {
     const size_t had = out->size();
@@ -135,11 +135,11 @@ class Lz4 : public Decompressor {
     // The last sequence has no back reference.
     if (!input_.take(&low) || !input_.take(&high)) return false;
     distance_ = static_cast<size_t>(low | high << 8);
-    constexpr uint64_t kLeastMatch = 4;
+    constexpr uint64_t kMinMatch = 4;
     if (distance_ == 0 || distance_ > out.size() || !read_length(token_ & 15, &match_)) {
       return false;
     }
-    match_ += kLeastMatch;
+    match_ += kMinMatch;
     return true;
   }
   void copy_literals(size_t room, std::vector<uint8_t>* out) {

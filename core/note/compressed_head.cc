@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kMostDecompressed = 1 << 20;
+constexpr uint64_t kMaxDecompressed = 1 << 20;
 constexpr size_t kCompressedPiece = 16384;
 // The largest window that clang writes, and zstd's own default. Only as much memory as is written
 // is touched.
@@ -75,7 +75,7 @@ CompressedHead::CompressedHead(FileReader* reader, Method method, uint64_t offse
 CompressedHead::~CompressedHead() = default;
 
 bool CompressedHead::read(uint64_t at, void* out, size_t bytes) {
-  if (at > kMostDecompressed || bytes > kMostDecompressed - at) at_limit_ = true;
+  if (at > kMaxDecompressed || bytes > kMaxDecompressed - at) at_limit_ = true;
   if (at_limit_ || !stream_) return false;
   const size_t end = static_cast<size_t>(at) + bytes;
   if (end > bytes_.size() && !decompress(end)) return false;

@@ -117,8 +117,8 @@ bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
     return true;
   };
   if (!take(&bundle->version, 2) || !take(&bundle->method, 2)) return false;
-  constexpr unsigned kMostVersions = 255;  // greater: other data that begins with the magic
-  if (bundle->version < 1 || bundle->version > kMostVersions) return false;
+  constexpr unsigned kMaxVersions = 255;  // greater: other data that begins with the magic
+  if (bundle->version < 1 || bundle->version > kMaxVersions) return false;
   bundle->size = limit - at;
   if (bundle->version > 3) return true;
   const size_t width = bundle->version == 3 ? 8 : 4;
@@ -161,8 +161,8 @@ bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* 
   const bool is_bundle =
       read(0, magic, sizeof magic) && std::memcmp(magic, kBundleMagic, sizeof magic) == 0;
   const bool good = is_bundle && read_entries(read, bundle.plain_size, &entries, &plain_end);
-  constexpr uint64_t kLeastCost = 4096;  // the cost of setting up a stream, and its first block
-  *budget -= std::min(*budget, std::max<uint64_t>(kLeastCost, head.num_decompressed()));
+  constexpr uint64_t kMinCost = 4096;  // the cost of setting up a stream, and its first block
+  *budget -= std::min(*budget, std::max<uint64_t>(kMinCost, head.num_decompressed()));
   if (!good) {
     add("");
     return head.at_limit();

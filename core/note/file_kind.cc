@@ -127,9 +127,9 @@ std::string mach_o_machine(uint64_t cpu) {
 std::optional<FileKind> mac_kind(std::string_view head) {
   const uint64_t big = number_at(head, 0, 4, true);
   if (big == 0xcafebabe || big == 0xcafebabf) {
-    constexpr uint64_t kMostMachines = 44;  // a Java class has its version here, 45 or more
+    constexpr uint64_t kMaxMachines = 44;  // a Java class has its version here, 45 or more
     const uint64_t count = number_at(head, 4, 4, true);
-    if (count > kMostMachines) return FileKind{"a Java class", ""};
+    if (count > kMaxMachines) return FileKind{"a Java class", ""};
     std::string names;
     const size_t step = big == 0xcafebabe ? 20 : 32;
     for (size_t i = 0; i < count && 8 + (i + 1) * step <= head.size(); ++i) {
@@ -179,12 +179,12 @@ bool is_text(std::string_view head, bool is_whole) {
 // Returns the first line up to a character that is not plain ASCII, for a message: the text comes
 // from outside.
 std::string shown_line(std::string_view text) {
-  constexpr size_t kMostShown = 48;
+  constexpr size_t kMaxShown = 48;
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
   const auto end = std::find_if_not(text.begin(), text.end(), is_plain);
   std::string line(text.begin(), end);
-  if (line.size() <= kMostShown) return line;
-  return line.substr(0, kMostShown) + "…";
+  if (line.size() <= kMaxShown) return line;
+  return line.substr(0, kMaxShown) + "…";
 }
 
 bool starts_with_word(std::string_view text, std::string_view lower) {
@@ -233,8 +233,8 @@ FileKind text_kind(FileReader* reader, std::string_view text) {
 
 // Describes a file whose first `seen` bytes are all zero.
 FileKind zeros_kind(FileReader* reader, size_t seen) {
-  constexpr uint64_t kMostRead = 1 << 20;
-  std::string bytes(static_cast<size_t>(std::min(reader->size(), kMostRead)), '\0');
+  constexpr uint64_t kMaxRead = 1 << 20;
+  std::string bytes(static_cast<size_t>(std::min(reader->size(), kMaxRead)), '\0');
   if (reader->read_exactly(0, bytes.data(), bytes.size())) {
     seen = std::min(bytes.find_first_not_of('\0'), bytes.size());
   }

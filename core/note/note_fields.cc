@@ -40,8 +40,8 @@ class Fields {
   explicit Fields(std::vector<Reason>* reasons) : reasons_(reasons) {}
 
   void refuse(Code code, std::string found, std::string wanted) {
-    constexpr size_t kMost = 32;  // limits the defects of one note to what people read
-    if (++refused_ > kMost) return;
+    constexpr size_t kMax = 32;  // limits the defects of one note to what people read
+    if (++refused_ > kMax) return;
     reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
   }
   void refuse_value(const std::string& path, std::string_view value, std::string wanted) {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A build's sources have the same limit.
-constexpr size_t kMostFilesOfIncludes = 10000;
+constexpr size_t kMaxFilesOfIncludes = 10000;
 
 constexpr char kNvrtcPackages[] =
     "the Python package nvidia-cuda-nvrtc-cu12 (CUDA 12.9: Maxwell to Blackwell) or "
@@ -130,7 +130,7 @@ class Packer {
   std::vector<std::string> host_files() const {
     std::vector<std::string> files = manifest_.sources;
     for (std::string& name :
-         files_of_includes(manifest_.build, manifest_.folder(), kMostFilesOfIncludes))
+         files_of_includes(manifest_.build, manifest_.folder(), kMaxFilesOfIncludes))
       if (!name.ends_with('/')) files.push_back(std::move(name));
     return files;
   }

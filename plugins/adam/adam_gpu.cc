@@ -46,7 +46,7 @@ class Launches {
   void add(const Arguments& a, size_t i) {
     const int64_t numel = a.params[i].numel();
     const int64_t blocks = (numel + kChunk - 1) / kChunk;
-    if (params_.count == kMostTensors || blocks_ + blocks > kMostBlocks) flush();
+    if (params_.count == kMaxTensors || blocks_ + blocks > kMaxBlocks) flush();
     const int at = params_.count++;
     params_.weight[at] = a.weights()[i].raw();
     params_.grad[at] = a.grads[i].raw();
@@ -71,7 +71,7 @@ class Launches {
 
  private:
   // AMD's driver takes fewer than 2^32 threads per launch.
-  static constexpr int64_t kMostBlocks = (int64_t{1} << 32) / kThreads - 1;
+  static constexpr int64_t kMaxBlocks = (int64_t{1} << 32) / kThreads - 1;
 
   const Call& call_;
   uint32_t kernel_;

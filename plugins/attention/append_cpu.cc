@@ -85,7 +85,7 @@ HWY_INLINE void put_head(const AppendParams& p, const Heads& cache, const Scales
 template <class T>
 void append_some(const AppendParams& p, int64_t begin, int64_t end) {
   using C = typename simd::Compute<T>::type;
-  C head[kMostSize];
+  C head[kMaxSize];
   for (int64_t token = begin; token < end; ++token) {
     const int64_t b = token / p.tokens, t = token % p.tokens, place = p.place(b, t);
     for (int64_t h = 0; h < p.heads; ++h) {

@@ -30,10 +30,10 @@ inline bool lies_by_columns(Tensor x) {
 inline void check_queries(const Plan& plan, Tensor q) {
   opdock::check_row_dtype(plan, q, "q");
   check_heads(q, "q");
-  if (q.size(3) < 1 || q.size(3) > kMostSize)
+  if (q.size(3) < 1 || q.size(3) > kMaxSize)
     throw Error(OPDOCK_UNSUPPORTED, concat("argument 'q': found heads of ", q.size(3),
                                            " elements, shape ", q.shape_text(), ", wanted 1 to ",
-                                           kMostSize, "; pass [batch, tokens, heads, elements]"));
+                                           kMaxSize, "; pass [batch, tokens, heads, elements]"));
 }
 
 // Returns which kind of cache a tensor is, given q.
@@ -74,8 +74,8 @@ inline Scales scales_of(const OptionalTensor& x) {
 // Checks the limits of the kernels, which count in 32 bits, and of a grid, which has at most 65535
 // blocks in two of its dimensions.
 inline void check_counts(int64_t batch, int64_t tokens, int64_t places, int64_t heads) {
-  constexpr int64_t kMost = 0x7fffffff;
-  if (batch <= 0xffff && heads <= 0xffff && places <= kMost && tokens <= kMost / (2 * heads + 1))
+  constexpr int64_t kMax = 0x7fffffff;
+  if (batch <= 0xffff && heads <= 0xffff && places <= kMax && tokens <= kMax / (2 * heads + 1))
     return;
   throw Error(OPDOCK_UNSUPPORTED,
               concat("found ", batch, " sequences of ", tokens, " tokens, ", heads, " heads and ",

@@ -25,7 +25,7 @@ HWY_INLINE void load_head(const void* data, int64_t at, int size, int kind, C sc
   if (kind == kSame) {
     const T* const from = static_cast<const T*>(data) + at;
     if (step != 1) {
-      T one[kMostSize];
+      T one[kMaxSize];
       for (int i = 0; i < size; ++i) one[i] = from[i * step];
       return load_head<T>(one, 0, size, kind, scale, to);
     }
@@ -66,10 +66,10 @@ struct Unit {
   int rows, length;
   explicit Unit(const Job& job) : p(job.params), scale(static_cast<C>(job.scale)) {}
 
-  alignas(64) C keys[kKeys][kMostSize];
-  alignas(64) C values[kKeys][kMostSize];
-  alignas(64) C q[kUnitRows][kMostSize];
-  alignas(64) C out[kUnitRows][kMostSize];
+  alignas(64) C keys[kKeys][kMaxSize];
+  alignas(64) C values[kKeys][kMaxSize];
+  alignas(64) C q[kUnitRows][kMaxSize];
+  alignas(64) C out[kUnitRows][kMaxSize];
   C most[kUnitRows];
   double sum[kUnitRows];
 
@@ -89,7 +89,7 @@ struct Unit {
     for (int r = 0; r < rows; ++r) {
       load_head<T>(p.q.data, p.q.at(batch, query(r), head_of(r)), p.size, kSame, C{1}, q[r]);
       const D d;
-      for (int i = 0; i < kMostSize; i += static_cast<int>(hn::Lanes(d)))
+      for (int i = 0; i < kMaxSize; i += static_cast<int>(hn::Lanes(d)))
         hn::StoreU(hn::Zero(d), d, out[r] + i);
       most[r] = kNegativeInfinity<C>;
       sum[r] = 0;

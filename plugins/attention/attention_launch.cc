@@ -23,17 +23,17 @@ constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::Row
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
 // Up to this many rows, or queries, each block of eight rows reads the keys once.
-constexpr int64_t kMostDecodeRows = 16, kMostDecodeQueries = 4;
+constexpr int64_t kMaxDecodeRows = 16, kMaxDecodeQueries = 4;
 // The keys are split into parts so that all blocks run at once, this many on a multiprocessor. A
-// part has at least kLeastPart keys.
+// part has at least kMinPart keys.
 constexpr int64_t kBlocksEach = 2;
-constexpr int64_t kLeastPart = 256;
+constexpr int64_t kMinPart = 256;
 // With slightly more blocks than fit at once, most of the GPU would wait for the last ones. Parts
-// are then made short enough for kTurns rounds of blocks, but not shorter than kLeastTurnPart keys.
+// are then made short enough for kTurns rounds of blocks, but not shorter than kMinTurnPart keys.
 // With many rounds unsplit keys were faster. This is done for one tile of rows only, since the
 // partial results of each part take memory.
 constexpr int64_t kTurns = 4;
-constexpr int64_t kLeastTurnPart = 1024;
+constexpr int64_t kMinTurnPart = 1024;
 
 int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
@@ -76,8 +76,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
   const bool is_prompt =
-      has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
-      p.queries > kMostDecodeQueries &&
+      has_matrices && p.cache == kSame && rows > kMaxDecodeRows && p.queries > kMaxDecodeQueries &&
       (by_columns ? !is_float && fits_vectors({q}) : !is_float || p.size <= 128) &&
       prompt_bytes(choice.size, q.dtype(), p) <= plan.facts().max_shared_bytes;
   if (is_prompt) {
@@ -103,7 +102,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
     const int64_t room = plan.facts().multiprocessors * kBlocksEach;
     const bool in_turns = blocks > room && choice.row_tiles == 1;
     const int64_t wanted = in_turns ? divide_up(kTurns * room, blocks) : room / blocks;
-    const int64_t most = divide_up(seen, in_turns ? kLeastTurnPart : kLeastPart);
+    const int64_t most = divide_up(seen, in_turns ? kMinTurnPart : kMinPart);
     const int64_t part =
         divide_up(divide_up(seen, std::max<int64_t>(1, std::min(wanted, most))), 64) * 64;
     choice.part = static_cast<int>(part);

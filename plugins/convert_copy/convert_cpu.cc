@@ -97,10 +97,10 @@ int64_t size_of(Element type) {
 void convert(Element from_type, const void* from, Element to_type, void* to, int64_t count) {
   if (!is_half_width(from_type) && !is_half_width(to_type))
     return convert_wide(from_type, from, to_type, to, count);
-  constexpr int64_t kMost = 512;
-  float floats[kMost];
-  for (int64_t i = 0; i < count; i += kMost) {
-    const int64_t some = count - i < kMost ? count - i : kMost;
+  constexpr int64_t kMax = 512;
+  float floats[kMax];
+  for (int64_t i = 0; i < count; i += kMax) {
+    const int64_t some = count - i < kMax ? count - i : kMax;
     to_floats(from_type, static_cast<const char*>(from) + i * size_of(from_type), floats, some);
     from_floats(floats, to_type, static_cast<char*>(to) + i * size_of(to_type), some);
   }

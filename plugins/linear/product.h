@@ -55,7 +55,7 @@ void check_int8(const Weight& weight, const char* name, const char* scale_name, 
 bool run_tiles(const Call& call, const Product& product, Tensor out);
 
 // Up to this many rows, a GPU's kernels read an int8 weight once for several of them.
-inline constexpr int64_t kMostRows = 32;
+inline constexpr int64_t kMaxRows = 32;
 // Returns whether a library may multiply a copy of the int8 weight in x's dtype: on a GPU, for many
 // rows, or if kernels would read the weight across its rows. Depends only on what plan knows,
 // because the workspace must have room for the copy.

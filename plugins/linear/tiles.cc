@@ -26,7 +26,7 @@ constexpr int64_t kSmallWeight = int64_t{5} << 20;
 // For one row: from kManyOutputs outputs on, a warp has two outputs; a lane has up to kLaneVectors
 // vectors of each.
 constexpr int64_t kManyOutputs = 4096, kLaneVectors = 4;
-constexpr int64_t kMostBlocks = 65535;  // upper bound of a grid's second dimension
+constexpr int64_t kMaxBlocks = 65535;  // upper bound of a grid's second dimension
 
 int64_t group_of(const Weight& weight) {
   if (!weight.scale) return int64_t{1} << 61;
@@ -113,7 +113,7 @@ bool takes_matrices(const Call& call, const Product& of, TileParams* p) {
     return false;
   // Every 32 rows read the weight again, which costs less than copying a small weight.
   const int64_t times = 2 + kSmallWeight / (p->inputs * p->outputs);
-  if (divide_up(rows, kMostRows) > std::min<int64_t>(times, kMostBlocks)) return false;
+  if (divide_up(rows, kMaxRows) > std::min<int64_t>(times, kMaxBlocks)) return false;
   p->by_parts = group % p->inputs != 0;
   if (p->by_parts && (group % 64 != 0 || p->inputs % 64 != 0)) return false;
   p->out_vectors =
@@ -136,7 +136,7 @@ void run_on_gpu(const Call& call, Dtype dtype, const TileParams& params) {
   uint32_t kernel = kTiles(dtype);
   opdock::Dim3 grid(1);
   int64_t blocks = 0;
-  if (params.input_stride == 1 && rows <= kMostRows) {
+  if (params.input_stride == 1 && rows <= kMaxRows) {
     const int64_t outputs = kTileThreads / call.facts().warp_size;  // outputs per block
     const int64_t each = rows == 1 ? 1 : rows <= 4 ? 4 : 8, down = (rows + each - 1) / each;
     blocks = (params.outputs + outputs - 1) / outputs;

@@ -12,7 +12,7 @@ bool may_copy_weight(const CallBase& call, const Product& product) {
   const Weight& weight = product.weight;
   if (!weight.scale || call.is_cpu() || !weight.tensor.is_contiguous() || weight.tensor.is_empty())
     return false;
-  return !weight.transposed || product.x.numel() / weight.inputs() > kMostRows;
+  return !weight.transposed || product.x.numel() / weight.inputs() > kMaxRows;
 }
 
 WeightCopy::WeightCopy(const Product& of, void* workspace)

@@ -53,7 +53,7 @@ struct Loop {
     if (call.is_cpu() || rows == 0 || (!of.weight && !of.bias)) return;
     // Shorter rows would leave lanes without work.
     if (length * of.x.dtype().bytes() < int64_t{call.facts().warp_size} * 16) return;
-    const int64_t most = opdock::detail::has_sm_90(call) ? opdock::kMostCluster : 1;
+    const int64_t most = opdock::detail::has_sm_90(call) ? opdock::kMaxCluster : 1;
     for (int64_t blocks = 1; !fits() && blocks <= most; blocks *= 2)
       spread(call, of, length, rows, blocks);
   }

@@ -19,7 +19,7 @@ using opdock::detail::concat;
 using OptionalTensor = std::optional<Tensor>;
 
 constexpr auto kRotate =
-    OPDOCK_KERNEL_FAMILY("rope::rotate", opdock::RowTypes, opdock::KernelNumbers<1, kMostHeads>);
+    OPDOCK_KERNEL_FAMILY("rope::rotate", opdock::RowTypes, opdock::KernelNumbers<1, kMaxHeads>);
 
 struct Arguments {
   Tensor q, k, cos, sin;
@@ -211,8 +211,8 @@ constexpr int64_t kEarlyThreads = 512;
 // A thread with more heads reads fewer angles. With one head each there are more threads. These are
 // wanted if all of them run at once (is_few), and if most groups of four would have only one head.
 int64_t heads_of_thread(const Params& p, bool is_few) {
-  const int64_t fours = divide_up(p.q.count, kMostHeads) + divide_up(p.k.count, kMostHeads);
-  return is_few || fours * kMostHeads > 2 * (p.q.count + p.k.count) ? 1 : kMostHeads;
+  const int64_t fours = divide_up(p.q.count, kMaxHeads) + divide_up(p.k.count, kMaxHeads);
+  return is_few || fours * kMaxHeads > 2 * (p.q.count + p.k.count) ? 1 : kMaxHeads;
 }
 
 void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params* p) {

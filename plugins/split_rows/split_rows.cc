@@ -112,7 +112,7 @@ class Launches {
     bytes_ += bytes;
     pieces_.end[pieces_.count] = bytes_;
     addresses_ |= reinterpret_cast<uintptr_t>(piece) | static_cast<uintptr_t>(bytes);
-    if (++pieces_.count == kMostPieces) flush();
+    if (++pieces_.count == kMaxPieces) flush();
   }
 
   void flush() {

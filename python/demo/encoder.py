@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-MOST_TOKENS = 256  # of a text; the rest is cut off
+MAX_TOKENS = 256  # of a text; the rest is cut off
 
 
 def torch_softmax(scores, scale, mask):
@@ -65,7 +65,7 @@ class Encoder:
         self.weights = {name: w for name, w in weights.items() if w.is_floating_point()}
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.enable_padding()
-        self.tokenizer.enable_truncation(MOST_TOKENS)
+        self.tokenizer.enable_truncation(MAX_TOKENS)
 
     def tokenize(self, sentences):
         """Token ids and an additive mask (0 for tokens, -inf for padding), both on the device."""

@@ -20,7 +20,7 @@ if HAS_TORCH:
     import deepspeed_layer
     import torch
     import torch.nn.functional as F
-    from encoder import MOST_TOKENS, Encoder
+    from encoder import MAX_TOKENS, Encoder
 
 SENTENCES = [
     "A man is eating a piece of bread.",
@@ -113,11 +113,11 @@ def run_model():
     embedded = with_plugins(SENTENCES)
     for i, row in enumerate((embedded @ embedded.T).tolist()):
         print("  " + " ".join(f"{value:5.2f}" for value in row) + f"   {SENTENCES[i]}")
-    # The encoder reads only the first MOST_TOKENS tokens, and a word has at least one.
-    pages = [" ".join(page.read_text().split()[:MOST_TOKENS]) for page in PAGES]
+    # The encoder reads only the first MAX_TOKENS tokens, and a word has at least one.
+    pages = [" ".join(page.read_text().split()[:MAX_TOKENS]) for page in PAGES]
     batches = {
         f"{len(SENTENCES)} sentences": (SENTENCES, 100),
-        f"{len(pages)} pages of docs/, {MOST_TOKENS} tokens each": (pages, 12),
+        f"{len(pages)} pages of docs/, {MAX_TOKENS} tokens each": (pages, 12),
     }
     difference = max(
         (with_plugins(texts).double() - encoder(texts).double()).abs().max().item()

@@ -45,14 +45,14 @@ Options random_options(std::mt19937& random, Backend backend) {
 }
 
 TEST_P(TransferTest, ReadsWhatTheFileHolds) {
-  constexpr uint64_t kMost = 700'000;
-  const std::string file = random_bytes(2 * kMost, 1);
+  constexpr uint64_t kMax = 700'000;
+  const std::string file = random_bytes(2 * kMax, 1);
   folder.write("file", file);
   std::mt19937 random(2);
   for (int round = 0; round < 40; ++round) {
     Engine engine(random_options(random, GetParam()));
     for (int i = 0; i < 4; ++i) {
-      const Place place = Place::random(random, kMost);
+      const Place place = Place::random(random, kMax);
       SCOPED_TRACE(testing::Message()
                    << place.bytes << " bytes at " << place.offset << " to page + " << place.lead);
       // One extra page on either side, which must stay unchanged.
@@ -68,7 +68,7 @@ TEST_P(TransferTest, ReadsWhatTheFileHolds) {
 }
 
 TEST_P(TransferTest, WritesWhatTheMemoryHolds) {
-  constexpr uint64_t kMost = 500'000;
+  constexpr uint64_t kMax = 500'000;
   std::mt19937 random(3);
   for (int round = 0; round < 25; ++round) {
     const std::string ours = path(("ours" + std::to_string(round)).c_str());
@@ -76,7 +76,7 @@ TEST_P(TransferTest, WritesWhatTheMemoryHolds) {
     std::ofstream(oracles, std::ios::binary).close();
     Engine engine(random_options(random, GetParam()));
     for (int i = 0; i < 4; ++i) {
-      const Place place = Place::random(random, kMost);
+      const Place place = Place::random(random, kMax);
       SCOPED_TRACE(testing::Message()
                    << place.bytes << " bytes from page + " << place.lead << " to " << place.offset);
       const std::string bytes = random_bytes(place.bytes, random());

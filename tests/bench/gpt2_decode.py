@@ -23,9 +23,9 @@ from gpt2_torch import TorchGPT2
 #: A model's logits may be this many times as far from the exact ones as plain PyTorch's are in the
 #: same dtype, after the same tokens: both round about as often, and how much a rounding grows on
 #: its way depends on the weights alone. What is left is luck: of two largest errors of many.
-MOST_TIMES = 2
+MAX_TIMES = 2
 #: And never more than this part of the row's largest logit: then the check would tell nothing.
-MOST_ERROR = 0.05
+MAX_ERROR = 0.05
 
 
 def errors(logits, exact):
@@ -53,7 +53,7 @@ def check(name, loop, weights, sizes):
         rows.append(torch.stack(of_row).amax(-1))  # of tensors, as NaN has to stay NaN
         same += (exact.argmax(-1) == tokens[row]).sum().item()
     found, usual, late = torch.stack(rows).amax(0).tolist()
-    most = min(MOST_TIMES * usual, MOST_ERROR)
+    most = min(MAX_TIMES * usual, MAX_ERROR)
     # A token is not below another by more than both may be wrong by.
     if not (found <= most and late <= 2 * most):
         raise ArithmeticError(

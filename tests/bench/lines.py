@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from chart import GRID, OWN, TEXT
 
 PANEL, HEIGHT, LEFT, GAP, TOP, ROW = 262, 130, 46, 26, 88, 178
-MOST = 1.1  # of the copy, where a panel ends
+MAX_SHARE = 1.1  # of the copy, where a panel ends
 COLOURS = {
     "opdock": OWN,
     "torch": "#c2571a",
@@ -39,7 +39,7 @@ def panel(left, top, lines, ticks):
         return left + PANEL * (math.log2(length) - low) / (high - low)
 
     def y(share):
-        return top + HEIGHT * (1 - min(share, MOST) / MOST)
+        return top + HEIGHT * (1 - min(share, MAX_SHARE) / MAX_SHARE)
 
     body = []
     for share in (0, 0.25, 0.5, 0.75, 1.0):

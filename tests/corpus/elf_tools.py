@@ -15,7 +15,7 @@ from loader import Answer
 THIS_MACHINE = {"x86_64": "Advanced Micro Devices X86-64", "aarch64": "AArch64"}[platform.machine()]
 CLEAN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 # cuobjdump reads a whole file several times over and keeps it: beyond this it is not asked.
-CUOBJDUMP_MOST_BYTES = 300 << 20
+CUOBJDUMP_MAX_BYTES = 300 << 20
 
 
 @dataclasses.dataclass
@@ -173,7 +173,7 @@ def cuobjdump():
 
 def cuda_images(path):
     """{"sm_80", "compute_90", …} by cuobjdump; None where it cannot be asked."""
-    if cuobjdump() is None or os.path.getsize(path) > CUOBJDUMP_MOST_BYTES:
+    if cuobjdump() is None or os.path.getsize(path) > CUOBJDUMP_MAX_BYTES:
         return None
     images = set()
     for option, kind in (("-lelf", r"sm_(\w+)\.cubin"), ("-lptx", r"(?:sm|compute)_(\w+)\.ptx")):

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 # What a native file may be called where it is none of this system's.
 NATIVE_NAMES = (".so", ".dll", ".pyd", ".dylib", ".a", ".o", ".lib", ".exe")
-MOST_BYTES = 12 << 30
+MAX_BYTES = 12 << 30
 
 
 # Where an installer puts what is in a folder of NAME.data, from the environment's own folder on.
@@ -30,8 +30,8 @@ def unpack(wheel, folder):
     """
     with zipfile.ZipFile(wheel) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
-        if sum(member.file_size for member in members) > MOST_BYTES:
-            raise ValueError(f"{wheel}: unpacks to more than {MOST_BYTES >> 30} GiB")
+        if sum(member.file_size for member in members) > MAX_BYTES:
+            raise ValueError(f"{wheel}: unpacks to more than {MAX_BYTES >> 30} GiB")
         for member in members:
             parts = PurePosixPath(member.filename).parts
             if not parts or parts[0] == "/" or ".." in parts:

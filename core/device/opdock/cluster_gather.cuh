@@ -15,7 +15,7 @@ template <typename T>
 struct ClusterGather {
   static_assert(sizeof(T) == 8, "one store of two words");
   uint64_t arrived;  // an mbarrier that counts the missing bytes
-  T from[kMostCluster];
+  T from[kMaxCluster];
 
   // Called by all threads of each block, with the block's value. Afterwards from[i] is the value of
   // block i. Nothing is written into a block after its gather(), so that it may end.

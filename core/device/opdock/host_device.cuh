@@ -21,9 +21,9 @@ namespace opdock {
 
 // The most blocks, in the first dimension, of a launch that may begin early (launch_turn() in
 // launch.cuh). In larger grids kernels do not wait.
-inline constexpr int kMostEarlyBlocks = 2048;
+inline constexpr int kMaxEarlyBlocks = 2048;
 // The most blocks of a cluster, which every GPU with clusters can run together.
-inline constexpr int kMostCluster = 8;
+inline constexpr int kMaxCluster = 8;
 // Returns the bytes of shared memory of a ClusterRelay (cluster_gather.cuh) between `blocks` blocks
 // of at most `warps` warps.
 OPDOCK_HOST_DEVICE constexpr int cluster_relay_bytes(int blocks, int warps) {

@@ -31,12 +31,12 @@ OPDOCK_DEVICE void launch_dependents() {
 }
 
 // Begins a kernel: call it before the kernel touches any memory, so that launches of at most
-// kMostEarlyBlocks blocks may be programmatic. It first waits, then lets the next launch begin: a
+// kMaxEarlyBlocks blocks may be programmatic. It first waits, then lets the next launch begin: a
 // kernel that runs at the same time as this one then finds that everything before this launch is
 // done, even if it does not call launch_wait() itself. Larger grids skip both, because blocks that
 // trigger dependents launch at only about 0.8 per nanosecond.
 OPDOCK_DEVICE void launch_turn() {
-  if (grid_blocks() > kMostEarlyBlocks) return;
+  if (grid_blocks() > kMaxEarlyBlocks) return;
   launch_wait();
   launch_dependents();
 }

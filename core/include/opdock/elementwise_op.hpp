@@ -148,9 +148,9 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
   const int64_t threads =
       elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
   // The blocks of a small launch should be on all multiprocessors.
-  constexpr int64_t kLeast = 128;
+  constexpr int64_t kMin = 128;
   int64_t size = detail::element_threads(call);
-  while (size > kLeast && threads < call.facts().multiprocessors * size) size /= 2;
+  while (size > kMin && threads < call.facts().multiprocessors * size) size /= 2;
   const int64_t blocks = (threads + size - 1) / size;
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,
@@ -220,7 +220,7 @@ inline void launch_column_totals(const Call& call, uint32_t kernel,
   const int64_t blocks = (params.columns + kTotalColumns - 1) / kTotalColumns;
   Launch how = {Dim3(blocks, count), kTotalThreads};
   // The launch before takes long and this one does not, so beginning early pays off.
-  if (detail::has_sm_90(call) && blocks <= kMostEarlyBlocks) how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
+  if (detail::has_sm_90(call) && blocks <= kMaxEarlyBlocks) how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   call.launch(kernel, how, params);
 }
 

@@ -78,11 +78,11 @@ RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narro
 
 // The most vectors of a row that shares its block with other rows; for a longer row, a block of its
 // own is faster.
-constexpr int64_t kMostNarrowVectors = 64;
+constexpr int64_t kMaxNarrowVectors = 64;
 // spread() gives a row more blocks as long as its blocks have more threads than this: its only
 // block, and each block of several.
-constexpr int64_t kMostOwnThreads = 512;
-constexpr int64_t kMostClusterThreads = 256;
+constexpr int64_t kMaxOwnThreads = 512;
+constexpr int64_t kMaxClusterThreads = 256;
 
 namespace detail {
 
@@ -105,7 +105,7 @@ inline bool has_sm_90(const CallBase& call) {
 // launches that hides too little time to matter.
 inline uint32_t turn_flags(const Call& call, int64_t blocks, int64_t threads) {
   const int64_t room = int64_t{call.facts().multiprocessors} * 1024;
-  const bool is_small = blocks <= kMostEarlyBlocks && blocks * threads <= room;
+  const bool is_small = blocks <= kMaxEarlyBlocks && blocks * threads <= room;
   return has_sm_90(call) && is_small ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
 }
 
@@ -117,8 +117,8 @@ struct RowLaunch {
 
   // Returns the launch; its grid has two dimensions if one cannot have all blocks.
   Launch how(const Call& call) const {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    Launch launch = {Dim3(std::min(blocks, kMost), (blocks + kMost - 1) / kMost), threads};
+    constexpr int64_t kMax = int64_t{1} << 30;
+    Launch launch = {Dim3(std::min(blocks, kMax), (blocks + kMax - 1) / kMax), threads};
     if (cluster > 1) launch.cluster = Dim3(cluster);
     launch.flags = turn_flags(call, blocks, threads);
     return launch;
@@ -163,7 +163,7 @@ class RowLaunches {
   RowLaunch own() const {
     for (const int vectors : {2, 4}) {
       const RowLaunch shared = narrow(vectors, 1);
-      if (shared.kernel != kNoKernel && vectors_ <= kMostNarrowVectors) return shared;
+      if (shared.kernel != kNoKernel && vectors_ <= kMaxNarrowVectors) return shared;
     }
     RowLaunch last;
     for (const RowWay& way : kernels_.ways) {
@@ -232,8 +232,8 @@ class RowLaunches {
   // Returns block() with the number of blocks per row that is the fastest.
   RowLaunch spread(int vectors) const {
     RowLaunch best = block(vectors, 1);
-    for (int64_t times = 2; times <= kMostCluster; times *= 2) {
-      if (best.threads <= (best.cluster == 1 ? kMostOwnThreads : kMostClusterThreads)) break;
+    for (int64_t times = 2; times <= kMaxCluster; times *= 2) {
+      if (best.threads <= (best.cluster == 1 ? kMaxOwnThreads : kMaxClusterThreads)) break;
       const RowLaunch next = block(vectors, times);
       if (next.kernel == kNoKernel) break;
       best = next;
@@ -245,7 +245,7 @@ class RowLaunches {
     const int64_t most = row_threads(held), cluster = times * least_cluster(vectors);
     const bool clusters = has_clusters(held) && has_sm_90(call_);
     const int64_t threads = std::max<int64_t>(1, vectors_ / vectors) / cluster;
-    if (fit_ == RowFit::kAny || threads > most || cluster > kMostCluster) return {};
+    if (fit_ == RowFit::kAny || threads > most || cluster > kMaxCluster) return {};
     if (times > 1 && (!clusters || threads < kNarrowThreads)) return {};
     return {find(kernels_.block_rows, vectors), rows_ * cluster, std::max(threads, warp_), cluster};
   }

@@ -107,16 +107,16 @@ uint32_t blocks_per_multiprocessor(const Gpu& gpu, uint32_t threads, uint32_t sh
 }
 
 Result check_sizes(const Function& function, const LaunchRequest& request, const Gpu& gpu) {
-  constexpr uint32_t kMostBlocks[] = {kMaxGridX, kMaxGridYZ, kMaxGridYZ};
-  constexpr uint32_t kMostThreads[] = {kMaxThreads, kMaxThreads, kMaxBlockZ};
+  constexpr uint32_t kMaxBlocks[] = {kMaxGridX, kMaxGridYZ, kMaxGridYZ};
+  constexpr uint32_t kMaxThreadsPerAxis[] = {kMaxThreads, kMaxThreads, kMaxBlockZ};
   for (size_t i = 0; i < 3; ++i) {
     const std::string in = std::string(" in ") + "xyz"[i];
     const uint32_t blocks = request.grid[i], threads = request.block[i];
-    if (blocks == 0 || blocks > kMostBlocks[i])
-      return refuse(kInvalidValue, "the grid's blocks" + in + " are", blocks, kMostBlocks[i], in);
-    if (threads == 0 || threads > kMostThreads[i])
-      return refuse(kInvalidValue, "the block's threads" + in + " are", threads, kMostThreads[i],
-                    in);
+    if (blocks == 0 || blocks > kMaxBlocks[i])
+      return refuse(kInvalidValue, "the grid's blocks" + in + " are", blocks, kMaxBlocks[i], in);
+    if (threads == 0 || threads > kMaxThreadsPerAxis[i])
+      return refuse(kInvalidValue, "the block's threads" + in + " are", threads,
+                    kMaxThreadsPerAxis[i], in);
   }
   if (product(request.block) > kMaxThreads)
     return refuse(kInvalidValue, "the block's threads are", product(request.block), kMaxThreads,

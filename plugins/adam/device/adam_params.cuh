@@ -10,7 +10,7 @@ inline constexpr int kThreads = 256;  // threads per block
 inline constexpr int kItems = 4;      // consecutive elements per thread
 inline constexpr int kChunk = kThreads * kItems;
 // Tensors per launch: the parameters of a launch may take 4 KiB.
-inline constexpr int kMostTensors = 76;
+inline constexpr int kMaxTensors = 76;
 
 // A number as a sum: `high` is its neighbour towards 0, and `low` the rest. One float has too few
 // digits: with 0.999 as a float, averages of equal numbers drift by 1 in 60,000. Because `low` is
@@ -77,14 +77,14 @@ enum FloatArrays { kFloatWeights = 1, kFloatGrads = 2, kFloatAverages = 4 };
 
 // The tensors of one launch. None is empty.
 struct Params {
-  void* weight[kMostTensors];  // the tensors to update: the parameters, or their masters
-  const void* grad[kMostTensors];
-  void* average[kMostTensors];  // average of gradients
-  void* square[kMostTensors];   // average of squared gradients
-  void* copy[kMostTensors];     // parameters that have masters
-  long long numel[kMostTensors];
-  int end[kMostTensors];  // end of each tensor's blocks, ascending
-  int count;              // at least 1
+  void* weight[kMaxTensors];  // the tensors to update: the parameters, or their masters
+  const void* grad[kMaxTensors];
+  void* average[kMaxTensors];  // average of gradients
+  void* square[kMaxTensors];   // average of squared gradients
+  void* copy[kMaxTensors];     // parameters that have masters
+  long long numel[kMaxTensors];
+  int end[kMaxTensors];  // end of each tensor's blocks, ascending
+  int count;             // at least 1
   const Current* current;
   Factor<float> beta1, beta2;
   float rest1, rest2;      // 1 - beta1, 1 - beta2

@@ -48,7 +48,7 @@ template <class T>
 OPDOCK_KERNEL(kAppendThreads)
 append(AppendParams p) {
   launch_turn();
-  constexpr int kMost = kMostSize / 32;
+  constexpr int kMax = kMaxSize / 32;
   const int warps = kAppendThreads / warp_width();
   const int lane = thread_index() % warp_width();
   const int64_t job = block_index() * warps + thread_index() / warp_width();
@@ -65,10 +65,10 @@ append(AppendParams p) {
   const bool rotates = p.cos && (is_q || is_k) && place >= 0;
   if (!is_q && place < 0) return;
 
-  float value[kMost];
+  float value[kMax];
   float most = 0;
   OPDOCK_UNROLL
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     const int at = lane + i * warp_width();
     value[i] = at < p.size ? in.get(at, rotates) : 0.0f;
     most = max_or_nan(most, opdock::abs(value[i]));
@@ -76,7 +76,7 @@ append(AppendParams p) {
   if (is_q) {
     T* const to = static_cast<T*>(p.out.data) + p.out.at(b, t, head);
     OPDOCK_UNROLL
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMax; ++i) {
       const int at = lane + i * warp_width();
       if (at < p.size) to[at] = from_float<T>(place < 0 ? bits_float(0x7fc00000u) : value[i]);
     }
@@ -86,7 +86,7 @@ append(AppendParams p) {
   const int64_t first = cache.at(b, place, head);
   if (p.cache == kSame) {
     OPDOCK_UNROLL
-    for (int i = 0; i < kMost; ++i) {
+    for (int i = 0; i < kMax; ++i) {
       const int at = lane + i * warp_width();
       if (at < p.size) static_cast<T*>(cache.data)[first + at] = from_float<T>(value[i]);
     }
@@ -100,7 +100,7 @@ append(AppendParams p) {
   const bool is_zero = most * 1e30f < 1.0f;
   const float factor = is_zero ? 0.0f : largest / most;
   OPDOCK_UNROLL
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     const int at = lane + i * warp_width();
     if (at >= p.size) continue;
     const float x = value[i] * factor;

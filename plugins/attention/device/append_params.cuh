@@ -34,6 +34,6 @@ struct AppendParams {
 };
 
 inline constexpr int kAppendThreads = 128;
-inline constexpr int kMostSize = 256;  // upper bound of the elements of a head
+inline constexpr int kMaxSize = 256;  // upper bound of the elements of a head
 
 }  // namespace attention

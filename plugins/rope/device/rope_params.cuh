@@ -8,7 +8,7 @@ namespace rope {
 
 inline constexpr int kThreads = 256;    // upper bound of the threads per block
 inline constexpr int kFewThreads = 64;  // the same for launches of few blocks
-inline constexpr int kMostHeads = 4;    // heads that a thread rotates by the same angles
+inline constexpr int kMaxHeads = 4;     // heads that a thread rotates by the same angles
 
 // q or k. Strides are in elements; the last dimension has stride 1.
 struct Heads {

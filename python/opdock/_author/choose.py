@@ -6,7 +6,7 @@ import statistics
 
 OWN = -1  # the plugin's own choice
 #: Smallest gain worth storing: a smaller one does not justify different choices on machines.
-LEAST_GAIN = 0.01
+MIN_GAIN = 0.01
 
 
 def scores(situations):
@@ -31,11 +31,11 @@ def choose(situations):
     """Returns the fastest choice, or OWN.
 
     The fastest one is returned only if its third quartile over the rounds is below the first
-    quartile of the plugin's own choice, and it gains at least LEAST_GAIN.
+    quartile of the plugin's own choice, and it gains at least MIN_GAIN.
     """
     found = scores(situations)
     best = min(found, key=lambda way: statistics.median(found[way]))
-    if best == OWN or statistics.median(found[best]) > 1 - LEAST_GAIN:
+    if best == OWN or statistics.median(found[best]) > 1 - MIN_GAIN:
         return OWN
     slow = statistics.quantiles(found[best], n=4)[2]
     return best if slow < statistics.quantiles(found[OWN], n=4)[0] else OWN

@@ -503,8 +503,8 @@ TEST(Call, PlansAgainWhatWasPlannedOverShapes) {
 
 // A program's opdock_plan may have fewer members than the host's, or more.
 TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
-  constexpr uint32_t kLeast = offsetof(opdock_plan, flags);
-  for (uint32_t size = 0; size < kLeast; ++size) {
+  constexpr uint32_t kMin = offsetof(opdock_plan, flags);
+  for (uint32_t size = 0; size < kMin; ++size) {
     AlignedCall call;
     OwnPlan own(size);
     EXPECT_EQ(call.plan(&own, call.args(call.x, 0, 0)), OPDOCK_INVALID_ARGUMENT) << size;
@@ -516,7 +516,7 @@ TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
         << size;
     EXPECT_EQ(planned, 0);
   }
-  for (uint32_t size = kLeast; size <= sizeof(opdock_plan) + 16; ++size) {
+  for (uint32_t size = kMin; size <= sizeof(opdock_plan) + 16; ++size) {
     AlignedCall call;
     OwnPlan own(size);
     ASSERT_EQ(call.plan(&own, call.args(call.x, OPDOCK_VALUE_NO_DATA, 0)), OPDOCK_OK)
@@ -527,8 +527,8 @@ TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
     EXPECT_EQ(own.plan.known.state[7], 1u);
     EXPECT_EQ(own.output.shape[0], 4);
     // Nothing beyond the caller's declared size is read or written.
-    const bool has_flags = size >= kLeast + sizeof(uint32_t);
-    if (size == kLeast || has_flags) {
+    const bool has_flags = size >= kMin + sizeof(uint32_t);
+    if (size == kMin || has_flags) {
       EXPECT_EQ(own.plan.known.flags, has_flags ? OPDOCK_PLAN_OF_SHAPES : 0xabcd) << size;
     }
     for (const unsigned char byte : own.plan.behind) EXPECT_EQ(byte, 0x5a);

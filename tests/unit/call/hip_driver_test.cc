@@ -418,7 +418,7 @@ enum How {
   kCooperative,
   kClusters,
   kProgrammatic,
-  kMostShared,
+  kMaxShared,
   kMuchShared,
   kNoSuchKernel,
   kOneArgument
@@ -443,7 +443,7 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (how == kCooperative) launch.flags = OPDOCK_LAUNCH_COOPERATIVE;
   if (how == kProgrammatic) launch.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   if (how == kClusters) launch.cluster[0] = 2;
-  if (how == kMostShared) launch.shared_bytes = 65536 - 40000;
+  if (how == kMaxShared) launch.shared_bytes = 65536 - 40000;
   if (how == kMuchShared) launch.shared_bytes = 65536 - 40000 + 1;
   if (how == kOneArgument) launch.num_args = 1;
   return call->host->launch(call, kernel, &launch);
@@ -503,7 +503,7 @@ TEST_P(HipVersions, LaunchesAsAmdCan) {
     };
     EXPECT_EQ(call(kCooperative), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(call(kProgrammatic), OPDOCK_OK) << call.function.error;
-    EXPECT_EQ(call(kMostShared), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(call(kMaxShared), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(events("launch").size(), 3u);
     refused(kClusters, OPDOCK_UNSUPPORTED, "found clusters");
     refused(

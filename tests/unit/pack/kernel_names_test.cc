@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Names expanded(const std::string& text, size_t most = kMostKernels) {
+Names expanded(const std::string& text, size_t most = kMaxKernels) {
   KernelNameMistake mistake;
   const std::optional<Names> names = expand_kernel_name(text, most, &mistake);
   EXPECT_TRUE(names) << text << ": " << mistake.found << ", wanted " << mistake.wanted;
@@ -48,7 +48,7 @@ TEST(KernelNames, AsManyAsAllowed) {
   // Refused before the names are generated: there would be 2^90.
   std::string huge = "f<{0, 1}";
   for (int i = 0; i < 89; ++i) huge += ", {0, 1}";
-  EXPECT_FALSE(expand_kernel_name(huge + ">", kMostKernels, &mistake));
+  EXPECT_FALSE(expand_kernel_name(huge + ">", kMaxKernels, &mistake));
 }
 
 struct BadName {
@@ -70,7 +70,7 @@ TEST(KernelNames, EachMistakeIsFoundInItsPlace) {
   };
   for (const BadName& row : rows) {
     KernelNameMistake mistake;
-    EXPECT_FALSE(expand_kernel_name(row.text, kMostKernels, &mistake)) << row.text;
+    EXPECT_FALSE(expand_kernel_name(row.text, kMaxKernels, &mistake)) << row.text;
     EXPECT_EQ(mistake.offset, row.offset) << row.text;
     EXPECT_NE(mistake.found.find(row.found), std::string::npos)
         << row.text << ": " << mistake.found;

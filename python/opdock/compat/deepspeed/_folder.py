@@ -13,7 +13,7 @@ import shutil
 from opdock.compat.deepspeed._recipe import HOST
 
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
-_MOST_BYTES = 64 << 20  # read from one file; headers are smaller
+_MAX_BYTES = 64 << 20  # read from one file; headers are smaller
 _SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/cuda", "/opt/rocm")
 
 _STUB = """// Written by Opdock: the op that every plugin has.
@@ -51,7 +51,7 @@ def _headers(sources, includes):
         path = queue.pop()
         try:
             with open(path, "rb") as file:
-                text = file.read(_MOST_BYTES)
+                text = file.read(_MAX_BYTES)
         except OSError:
             continue
         for bracket, name in _INCLUDE.findall(text):

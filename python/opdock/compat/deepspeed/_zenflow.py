@@ -15,7 +15,7 @@ import time
 from opdock._errors import InvalidArgumentError
 from opdock.compat.deepspeed import _adam
 
-_MOST_GROUPS = 1024
+_MAX_GROUPS = 1024
 _STEP, _EXIT = 0, 1
 _NUMBERS = ("lr", "beta1", "beta2", "epsilon", "weight_decay")
 
@@ -28,8 +28,8 @@ class _Control(ctypes.Structure):
         ("state", ctypes.c_int64),
         ("step", ctypes.c_int64),
         ("groups", ctypes.c_int64),
-        ("numbers", ctypes.c_double * (_MOST_GROUPS * len(_NUMBERS))),
-        ("bias_correction", ctypes.c_uint8 * _MOST_GROUPS),
+        ("numbers", ctypes.c_double * (_MAX_GROUPS * len(_NUMBERS))),
+        ("bias_correction", ctypes.c_uint8 * _MAX_GROUPS),
     ]
 
 
@@ -131,10 +131,10 @@ def zenflow_adam_ctrl_size():
 def zenflow_adam_ctrl_init(control_ptr, num_groups):
     """Initializes a control block for num_groups groups; call it before the other process
     starts."""
-    if not 0 <= num_groups <= _MOST_GROUPS:
+    if not 0 <= num_groups <= _MAX_GROUPS:
         raise InvalidArgumentError(
             f"zenflow_adam_ctrl_init(): argument 'num_groups': found {num_groups}, wanted at most "
-            f"{_MOST_GROUPS}; join parameters to fewer groups"
+            f"{_MAX_GROUPS}; join parameters to fewer groups"
         )
     control = _control("zenflow_adam_ctrl_init", control_ptr)
     control.groups, control.command = num_groups, _STEP

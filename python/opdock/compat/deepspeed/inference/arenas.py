@@ -19,7 +19,7 @@ from opdock._errors import InvalidArgumentError
 
 # The number of streams whose arenas a model keeps, the most recently used ones: more than torch's
 # stream pool has. A program may create further streams, and nothing reports their destruction.
-_MOST_STREAMS = 256
+_MAX_STREAMS = 256
 
 
 class Plan(NamedTuple):
@@ -211,7 +211,7 @@ class Model:
         with _lock:
             found = self._of_streams.setdefault(key, Arena(self))
             self._of_streams.move_to_end(key)
-            if len(self._of_streams) > _MOST_STREAMS:
+            if len(self._of_streams) > _MAX_STREAMS:
                 self._of_streams.popitem(last=False)
             return found
 

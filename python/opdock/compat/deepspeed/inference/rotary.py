@@ -15,7 +15,9 @@ from opdock.compat.deepspeed.inference._checks import (
 )
 from opdock.compat.deepspeed.inference.padding import check_heads
 
-_LEAST = 1024  # least number of tokens in a table; longer tables have a power of two times as many
+_MIN_TOKENS = (
+    1024  # least number of tokens in a table; longer tables have a power of two times as many
+)
 _FORMS = {7: "DeepSpeed 0.7.7, a bool last, and 0.19.8, rope_theta last"}
 
 
@@ -32,7 +34,7 @@ def tables(length, rotary_dim, theta, device):
     Row p has the angles p * theta ** (-2 i / rotary_dim). The tables are cached and shared by all
     callers, so they must not be written.
     """
-    rounded = _LEAST
+    rounded = _MIN_TOKENS
     while rounded < length:
         rounded *= 2
     return _tables(rounded, rotary_dim, float(theta), device)
