@@ -131,7 +131,7 @@ void run_append(Call& call, Results results, Tensor q, Tensor k, Tensor v, Tenso
     if (p.cache == kSame && tokens <= 0x7fffffff && parts <= 0xffff &&
         fits_vectors({q, k, v, k_cache, v_cache, out}) && rotates_pieces(p, cos, sin, piece)) {
       opdock::Launch how = {opdock::Dim3(tokens, parts), kAppendThreads};
-      how.flags = opdock::detail::turn_flags(call, tokens * parts, kAppendThreads);
+      how.flags = opdock::detail::pdl_launch_flags(call, tokens * parts, kAppendThreads);
       return call.launch(kPieces(q.dtype()), how, p);
     }
     const int64_t warps = kAppendThreads / call.facts().warp_size;

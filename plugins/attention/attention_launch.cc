@@ -135,7 +135,7 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
                          auto... args) {
     opdock::Launch how = {opdock::Dim3(x, kv_heads, batch), threads,
                           static_cast<uint32_t>(shared_bytes)};
-    how.flags = opdock::detail::turn_flags(call, x * kv_heads * batch, threads);
+    how.flags = opdock::detail::pdl_launch_flags(call, x * kv_heads * batch, threads);
     call.launch(kernel, how, args...);
   };
   const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;

@@ -42,7 +42,7 @@ inline void launch(const opdock::Call& call, uint32_t kernel, opdock::Dtype dtyp
         opdock::detail::concat("argument 'q': found ", params.numel,
                                " elements, wanted at most 2^43; pass fewer at a time"));
   opdock::Launch how = {blocks, kThreads};
-  how.flags = opdock::detail::turn_flags(call, blocks, kThreads);
+  how.flags = opdock::detail::pdl_launch_flags(call, blocks, kThreads);
   call.launch(kernel, how, params);
 }
 

@@ -100,7 +100,7 @@ void run_one_row(const Call& call, Dtype dtype, TileParams p) {
     p.team *= 2;
   const int64_t blocks = divide_up(p.outputs, kTileThreads / warp / p.team * each);
   opdock::Launch how = {opdock::Dim3(blocks), kTileThreads};
-  how.flags = opdock::detail::turn_flags(call, blocks, kTileThreads);
+  how.flags = opdock::detail::pdl_launch_flags(call, blocks, kTileThreads);
   call.launch(kOne(dtype, each), how, p);
 }
 
@@ -127,7 +127,7 @@ void run_on_matrices(const Call& call, Dtype dtype, const TileParams& p) {
   const int each = p.rows.count <= 8 ? 8 : 32;
   const int64_t across = divide_up(p.outputs, 16), down = divide_up(p.rows.count, each);
   opdock::Launch how = {opdock::Dim3(across, down), kTileThreads};
-  how.flags = opdock::detail::turn_flags(call, across * down, kTileThreads);
+  how.flags = opdock::detail::pdl_launch_flags(call, across * down, kTileThreads);
   call.launch(kFew(dtype, each), how, p);
 }
 
@@ -153,7 +153,7 @@ void run_on_gpu(const Call& call, Dtype dtype, const TileParams& params) {
     grid = opdock::Dim3(blocks);
   }
   opdock::Launch how = {grid, kTileThreads};
-  how.flags = opdock::detail::turn_flags(call, blocks, kTileThreads);
+  how.flags = opdock::detail::pdl_launch_flags(call, blocks, kTileThreads);
   call.launch(kernel, how, params);
 }
 

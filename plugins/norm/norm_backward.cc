@@ -178,7 +178,7 @@ bool run_loop(const Call& call, const BackwardParams& rows, const Arguments& of,
   if (into.bias) params.sums[1] = reinterpret_cast<float*>(workspace + at.bias);
   const int64_t blocks = loop.chunks * loop.cluster;
   opdock::Launch how = {blocks, loop.threads, static_cast<uint32_t>(loop.shared)};
-  how.flags = opdock::detail::turn_flags(call, blocks, loop.threads);
+  how.flags = opdock::detail::pdl_launch_flags(call, blocks, loop.threads);
   if (loop.cluster > 1) how.cluster = opdock::Dim3(loop.cluster);
   const opdock::Dtype dtype = of.x.dtype();
   call.launch(loop.cluster > 1 ? kLoopSlices(dtype) : kLoopRows(dtype), how, params);

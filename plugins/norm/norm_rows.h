@@ -75,16 +75,16 @@ inline constexpr opdock::RowKernels kNorm = {
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", opdock::RowTypes)};
 // rms_norm reduces a row once: giving each thread more of the row is faster (on an H100,
 // docs/performance.md).
-inline constexpr opdock::RowWay kRmsRows[] = {{2, 256}, {8, 0}};
+inline constexpr opdock::RowStrategy kRmsRows[] = {{2, 256}, {8, 0}};
 inline constexpr opdock::RowKernels kRmsNorm = {1, kRmsRows, kNorm.narrow_rows, kNorm.block_rows,
                                                 kNorm.long_rows};
 // For 16-bit elements.
-inline constexpr opdock::RowWay kNarrowRmsRows[] = {{2, 128}, {8, 0}};
+inline constexpr opdock::RowStrategy kNarrowRmsRows[] = {{2, 128}, {8, 0}};
 inline constexpr opdock::RowKernels kNarrowRmsNorm = {1, kNarrowRmsRows, kNorm.narrow_rows,
                                                       kNorm.block_rows, kNorm.long_rows};
 inline constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
                                                    kNorm.block_rows, kNorm.long_rows};
-inline constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows,
+inline constexpr opdock::RowKernels kOddNorm = {1, opdock::kMisalignedRows, kNorm.narrow_rows,
                                                 kNorm.block_rows, kNorm.long_rows};
 
 inline constexpr opdock::RowKernels kAddNorm = {

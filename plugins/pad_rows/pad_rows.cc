@@ -131,7 +131,7 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
                        " vectors; pass fewer at a time"));
   const int64_t blocks = (vectors + in_block - 1) / in_block;
   opdock::Launch how = {blocks, kThreads};
-  how.flags = opdock::detail::turn_flags(call, blocks, kThreads);
+  how.flags = opdock::detail::pdl_launch_flags(call, blocks, kThreads);
   const auto dtype = is_halves ? opdock::dtype_of<opdock::half>() : opdock::dtype_of<float>();
   call.launch(is_short ? kShortRows : kPadRows(dtype), how, params);
 }

@@ -247,7 +247,7 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
   // With more threads, the next launch's blocks do not all find room and gather on some of the
   // multiprocessors: a chain of such launches took a fifth longer.
   if (slot_blocks == 1 && blocks * x * y * z <= multiprocessors * kEarlyThreads)
-    how.flags = opdock::detail::turn_flags(call, blocks, x * y * z);
+    how.flags = opdock::detail::pdl_launch_flags(call, blocks, x * y * z);
   call.launch(kRotate(dtype, heads), how, *p);
 }
 

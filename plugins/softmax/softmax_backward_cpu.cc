@@ -79,8 +79,8 @@ HWY_INLINE void write_part(BackwardRow<T> row, int64_t begin, int64_t end, C sum
   simd::for_row<C>(end - begin, [=](auto vector, auto slot, int64_t i) HWY_ATTR {
     const typename decltype(vector)::D d;
     if constexpr (H::kNext == Next::kAsk) {
-      simd::ask_for<C>(slot, grad + to_grad + i);
-      simd::ask_for<C>(slot, result + to_result + i);
+      simd::prefetch<C>(slot, grad + to_grad + i);
+      simd::prefetch<C>(slot, result + to_result + i);
     }
     const auto g = vector.load(at<H>(grad, i)), y = vector.load(result + i);
     auto slope = g;

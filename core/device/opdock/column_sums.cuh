@@ -71,7 +71,7 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
       return static_cast<T*>(p.data[tensor]) + found * kSize;
     };
     if (vector < p.vectors) {
-      for_each_place<Side, 0>(p, [&](int tensor, int i) { load_piece(at(tensor, 0), &side[i]); });
+      for_each_tensor<Side, 0>(p, [&](int tensor, int i) { load_piece(at(tensor, 0), &side[i]); });
       uint32_t row = static_cast<uint32_t>(begin + thread_index() / lanes);
       for (; row < stop; row += kAtOnce * height) {
         Packed<T> in[kAtOnce][In::kCount];
@@ -80,15 +80,15 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
           // Behind the last row, the last row is loaded again, so that there is no branch between
           // the loads.
           const uint32_t from = row + r * height < stop ? row + r * height : stop - 1;
-          for_each_place<In>(p,
-                             [&](int tensor, int i) { load_piece(at(tensor, from), &in[r][i]); });
+          for_each_tensor<In>(p,
+                              [&](int tensor, int i) { load_piece(at(tensor, from), &in[r][i]); });
         }
         OPDOCK_UNROLL
         for (int r = 0; r < kAtOnce; ++r) {
           const uint32_t to = row + r * height;
           if (to >= stop) break;
           f(to, in[r], side, out, terms);
-          for_each_place<Out>(p, [&](int tensor, int i) { store_piece(at(tensor, to), out[i]); });
+          for_each_tensor<Out>(p, [&](int tensor, int i) { store_piece(at(tensor, to), out[i]); });
           add(terms);
         }
       }
@@ -99,7 +99,7 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
       part.locate(row);
       Packed<T> in[In::kRoom];
       part.template load<In>(false, in);
-      for_each_place<Side, 0>(
+      for_each_tensor<Side, 0>(
           p, [&](int tensor, int i) { side[i] = load_part(part.at[tensor], part.part); });
       f(row, in, side, out, terms);
       part.template store<Out>(false, out);
@@ -112,7 +112,7 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
 // Adds up the chunks' sums. A kernel consists of only this call; launch_column_totals() launches
 // it.
 OPDOCK_DEVICE void column_totals(const ColumnTotals& p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   OPDOCK_SHARED(float, scratch, kTotalThreads);
   constexpr int kHeight = kTotalThreads / kTotalColumns, kAtOnce = 8;
   const int lane = thread_index() % kTotalColumns;

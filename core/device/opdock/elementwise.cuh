@@ -26,7 +26,7 @@ template <typename T>
 OPDOCK_DEVICE Packed<T> load_part(const T* from, const Part& part) {
   Packed<T> piece;
   if (part.is_whole<T>()) {
-    load_side(from - part.first, part.first, part.length, misalignment(from), &piece);
+    load_operand(from - part.first, part.first, part.length, misalignment(from), &piece);
     return piece;
   }
   fill_piece(T{}, &piece);
@@ -49,7 +49,7 @@ OPDOCK_DEVICE void store_part(T* to, const Part& part, const Packed<T>& piece) {
 
 // A list of indices of tensors in Elements.
 template <int... Tensor>
-struct Places {
+struct TensorList {
   static constexpr int kCount = sizeof...(Tensor);
   static constexpr int kRoom = kCount > 0 ? kCount : 1;  // size of an array with an entry for each
   static OPDOCK_DEVICE constexpr int at(int i) {
@@ -61,10 +61,10 @@ struct Places {
 // Calls f(tensor, i) for each tensor of the list that is present: its index in Elements and its
 // place i in the list, both constants. The first `Sure` tensors are always present.
 template <typename List, int Sure = 1, int I = 0, int Tensors, typename F>
-OPDOCK_DEVICE void for_each_place(const Elements<Tensors>& p, const F& f) {
+OPDOCK_DEVICE void for_each_tensor(const Elements<Tensors>& p, const F& f) {
   if constexpr (I < List::kCount) {
     if (I < Sure || p.data[List::at(I)]) f(List::at(I), I);
-    for_each_place<List, Sure, I + 1>(p, f);
+    for_each_tensor<List, Sure, I + 1>(p, f);
   }
 }
 
@@ -86,7 +86,7 @@ struct RowPart {
   // tensors are left unchanged.
   template <typename In>
   OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kRoom]) const {
-    for_each_place<In>(p, [&](int tensor, int i) {
+    for_each_tensor<In>(p, [&](int tensor, int i) {
       if (vectors) {
         load_piece(at[tensor], &in[i]);
       } else {
@@ -96,7 +96,7 @@ struct RowPart {
   }
   template <typename Out>
   OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
-    for_each_place<Out>(p, [&](int tensor, int i) {
+    for_each_tensor<Out>(p, [&](int tensor, int i) {
       if (vectors) {
         // store16_if() knows that this is global memory. The compiler does not, because several
         // code paths with different values of `at` meet here.
@@ -114,7 +114,7 @@ struct RowPart {
 // call; launch_elements() launches it.
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
-  launch_turn();
+  pdl_wait_and_trigger();
   RowPart<T, Tensors> row = {p, {}, {}};
   Packed<T> in[In::kCount], out[Out::kCount];
   // There are three copies of the loads, so that loads of vectors have no branches between them

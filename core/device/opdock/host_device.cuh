@@ -19,8 +19,8 @@
 
 namespace opdock {
 
-// The most blocks, in the first dimension, of a launch that may begin early (launch_turn() in
-// launch.cuh). In larger grids kernels do not wait.
+// The most blocks, in the first dimension, of a launch that may begin early (pdl_wait_and_trigger()
+// in launch.cuh). In larger grids kernels do not wait.
 inline constexpr int kMaxEarlyBlocks = 2048;
 // The most blocks of a cluster, which every GPU with clusters can run together.
 inline constexpr int kMaxCluster = 8;

@@ -30,7 +30,7 @@ OPDOCK_DEVICE void load_units(const T* from, uint32_t here, uint32_t next, int e
 // changed.
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_joined_elements(const Elements<Tensors>& p, const F& f) {
-  launch_turn();
+  pdl_wait_and_trigger();
   const uint32_t thread = static_cast<uint32_t>(block_index()) * block_threads() +
                           static_cast<uint32_t>(thread_index());
   if (thread >= p.vectors) return;
@@ -42,7 +42,7 @@ OPDOCK_DEVICE void for_joined_elements(const Elements<Tensors>& p, const F& f) {
   if (thread + 1 == p.vectors)
     count = static_cast<int>(static_cast<uint32_t>(p.rows.count) * length - first);
   Packed<T> in[In::kCount], out[Out::kCount];
-  for_each_place<In>(p, [&](int tensor, int i) {
+  for_each_tensor<In>(p, [&](int tensor, int i) {
     const T* const from = static_cast<const T*>(p.data[tensor]);
     const uint32_t skip = p.skip[tensor], here = first + row * skip, next = here + skip;
     if (count < kWhole) {
@@ -58,7 +58,7 @@ OPDOCK_DEVICE void for_joined_elements(const Elements<Tensors>& p, const F& f) {
     }
   });
   f(in, out);
-  for_each_place<Out>(p, [&](int tensor, int i) {
+  for_each_tensor<Out>(p, [&](int tensor, int i) {
     T* const to = static_cast<T*>(p.data[tensor]) + first;
     if (count == kWhole) return store_piece(to, out[i]);
     OPDOCK_UNROLL

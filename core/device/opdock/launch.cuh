@@ -35,7 +35,7 @@ OPDOCK_DEVICE void launch_dependents() {
 // kernel that runs at the same time as this one then finds that everything before this launch is
 // done, even if it does not call launch_wait() itself. Larger grids skip both, because blocks that
 // trigger dependents launch at only about 0.8 per nanosecond.
-OPDOCK_DEVICE void launch_turn() {
+OPDOCK_DEVICE void pdl_wait_and_trigger() {
   if (grid_blocks() > kMaxEarlyBlocks) return;
   launch_wait();
   launch_dependents();

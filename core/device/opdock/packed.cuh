@@ -153,9 +153,9 @@ OPDOCK_DEVICE int misalignment(const void* address) {
 // Loads the piece at `column`, which lies inside, of `columns` elements of any alignment. bytes:
 // its misalignment, which is the same for all vectors of a row.
 template <typename T>
-OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int bytes,
-                             Packed<T>* out) {
-  const T* const from = side + column;
+OPDOCK_DEVICE void load_operand(const T* operand, int64_t column, int64_t columns, int bytes,
+                                Packed<T>* out) {
+  const T* const from = operand + column;
   if (bytes == 0) {
     load_piece(from, out);
     return;
@@ -174,8 +174,8 @@ OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int
   for (int j = 0; j < vector_size<T>; ++j) out->set(j, from[j]);
 }
 template <typename T>
-OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t, int, Single<T>* out) {
-  out->value = side[column];
+OPDOCK_DEVICE void load_operand(const T* operand, int64_t column, int64_t, int, Single<T>* out) {
+  out->value = operand[column];
 }
 
 }  // namespace opdock

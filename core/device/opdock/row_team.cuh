@@ -51,16 +51,16 @@ OPDOCK_DEVICE int64_t cluster_number() {
 
 // Replaces the elements from column `end` on with `fill`, in a piece that begins at `column`.
 template <typename T, typename Piece>
-OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
+OPDOCK_DEVICE void mask_tail(int64_t column, int64_t end, T fill, Piece* piece) {
   OPDOCK_UNROLL
   for (int j = 0; j < piece_size<Piece>; ++j)
     if (column + j >= end) piece->set(j, fill);
 }
 
-// Tensors of a row's length that are read next to it (load_side()), and the pieces of them that are
-// next to a thread's first vectors, which are loaded before they are needed.
+// Tensors of a row's length that are read next to it (load_operand()), and the pieces of them that
+// are next to a thread's first vectors, which are loaded before they are needed.
 template <typename T, int Count, int Ahead>
-struct Sides {
+struct RowOperands {
   const T* from[Count];
   int bytes[Count];
   Packed<T> first[Ahead][Count];
@@ -120,7 +120,7 @@ class TileTeam {
   }
 
   // Returns whether this is the thread of the team that does the work that is done once for a row.
-  OPDOCK_DEVICE bool leads() const { return has_row_ && rank_ == 0; }
+  OPDOCK_DEVICE bool is_leader() const { return has_row_ && rank_ == 0; }
   // Returns the row's first element, the same in all threads.
   template <typename T>
   OPDOCK_DEVICE T first(const T* row) const {
@@ -142,7 +142,8 @@ class TileTeam {
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       const int column = column_of<T>(k);
-      if (column < end && column + vector_size<T> > end) hide(column, end, fill, &tile.body[k]);
+      if (column < end && column + vector_size<T> > end)
+        mask_tail(column, end, fill, &tile.body[k]);
     }
     return tile;
   }
@@ -160,7 +161,7 @@ class TileTeam {
   // Returns the tile for another pass, after map() has stored it in `row`. A held tile is as map()
   // left it.
   template <typename T>
-  OPDOCK_DEVICE Tile<T, Vectors> again(const Tile<T, Vectors>& tile, const T*) const {
+  OPDOCK_DEVICE Tile<T, Vectors> reload(const Tile<T, Vectors>& tile, const T*) const {
     return tile;
   }
 
@@ -190,44 +191,44 @@ class TileTeam {
     }
   }
 
-  // Prepares tensors for map_beside(), and loads their first pieces. from: the element of the
-  // tensor that is next to column 0.
+  // Prepares tensors for map_with_operands(), and loads their first pieces. from: the element of
+  // the tensor that is next to column 0.
   template <typename T, typename... Rest>
-  OPDOCK_DEVICE auto ask(const T* from, Rest... rest) const {
+  OPDOCK_DEVICE auto prefetch_operands(const T* from, Rest... rest) const {
     constexpr int kCount = 1 + static_cast<int>(sizeof...(Rest));
     // For one tensor, loading two vectors ahead fits the registers.
     constexpr int kAhead = kEarly && kCount == 1 ? 2 : 1;
-    Sides<T, kCount, kAhead> sides = {{from, rest...}, {}, {}};
+    RowOperands<T, kCount, kAhead> operands = {{from, rest...}, {}, {}};
     OPDOCK_UNROLL
     for (int i = 0; i < kCount; ++i)
-      sides.bytes[i] = Edges ? misalignment(sides.from[i] + head_) : 0;
+      operands.bytes[i] = Edges ? misalignment(operands.from[i] + head_) : 0;
     OPDOCK_UNROLL
-    for (int k = 0; k < kAhead; ++k) read_beside(sides, k, &sides.first[k]);
-    return sides;
+    for (int k = 0; k < kAhead; ++k) read_operands(operands, k, &operands.first[k]);
+    return operands;
   }
-  // Does what map() does with one tile, where f(column, here, piece, beside) also gets the pieces
+  // Does what map() does with one tile, where f(column, here, piece, pieces) also gets the pieces
   // next to it.
   template <typename F, typename T, int Count, int Ahead>
-  OPDOCK_DEVICE void map_beside(T* out, F f, Tile<T, Vectors>& tile,
-                                Sides<T, Count, Ahead> sides) const {
+  OPDOCK_DEVICE void map_with_operands(T* out, F f, Tile<T, Vectors>& tile,
+                                       RowOperands<T, Count, Ahead> operands) const {
     T* const mine = out + column_of<T>(0);
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       Packed<T> now[Count];
       OPDOCK_UNROLL
-      for (int i = 0; i < Count; ++i) now[i] = sides.first[k % Ahead][i];
+      for (int i = 0; i < Count; ++i) now[i] = operands.first[k % Ahead][i];
       const int next = k + Ahead;
-      if (kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
+      if (kEarly && next < Vectors) read_operands(operands, next, &operands.first[k % Ahead]);
       f(column_of<T>(k), has(k), tile.body[k], now);
       write(mine, k, tile.body[k]);
-      if (!kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
+      if (!kEarly && next < Vectors) read_operands(operands, next, &operands.first[k % Ahead]);
     }
     if constexpr (Edges) {
       if (edge_ < 0) return;
-      Single<T> beside[Count];
+      Single<T> pieces[Count];
       OPDOCK_UNROLL
-      for (int i = 0; i < Count; ++i) beside[i].value = sides.from[i][edge_];
-      f(edge_, true, tile.edge, beside);
+      for (int i = 0; i < Count; ++i) pieces[i].value = operands.from[i][edge_];
+      f(edge_, true, tile.edge, pieces);
       store_piece(out + edge_, tile.edge);
     }
   }
@@ -256,12 +257,12 @@ class TileTeam {
       store_piece(to, piece);
   }
   template <typename T, int Count, int Ahead>
-  OPDOCK_DEVICE void read_beside(const Sides<T, Count, Ahead>& sides, int k,
-                                 Packed<T> (*out)[Count]) const {
+  OPDOCK_DEVICE void read_operands(const RowOperands<T, Count, Ahead>& operands, int k,
+                                   Packed<T> (*out)[Count]) const {
     if (!has(k)) return;
     OPDOCK_UNROLL
     for (int i = 0; i < Count; ++i)
-      load_side(sides.from[i], column_of<T>(k), length_, sides.bytes[i], &(*out)[i]);
+      load_operand(operands.from[i], column_of<T>(k), length_, operands.bytes[i], &(*out)[i]);
   }
   // Loads the columns before `end`; of the vectors, only the first `open` ones.
   template <typename T>
@@ -326,7 +327,7 @@ class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
   }
   // Reduces over the threads of the team that exchange registers, those in one warp.
   template <typename Op>
-  OPDOCK_DEVICE float near(float value) const {
+  OPDOCK_DEVICE float warp_reduce(float value) const {
     OPDOCK_UNROLL
     for (int mask = warp_width() / 2; mask > 0; mask /= 2) {
       const float other = shuffle_xor(value, mask);
@@ -336,7 +337,7 @@ class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
   }
   // Reduces over the whole team. The parts are equal in the threads that exchange registers.
   template <int Use, typename Merge>
-  OPDOCK_DEVICE Partial far(const Partial& part, Merge) const {
+  OPDOCK_DEVICE Partial team_reduce(const Partial& part, Merge) const {
     return part;
   }
   // Waits until all threads of the team are here: only then may one write what others have read
@@ -355,10 +356,10 @@ struct RowScratch {
 
 // Reductions over a block of a power of two of whole warps, and over a cluster of such blocks.
 template <bool Clusters>
-class BlockReach {
+class BlockReducer {
  public:
   // gathers: one for each reduction; null without clusters.
-  OPDOCK_DEVICE BlockReach(RowScratch* scratch, ClusterGather<Partial>* gathers)
+  OPDOCK_DEVICE BlockReducer(RowScratch* scratch, ClusterGather<Partial>* gathers)
       : scratch_(scratch), gathers_(gathers) {}
   // Call it first, in blocks that have a row.
   OPDOCK_DEVICE void begin() const {
@@ -369,11 +370,11 @@ class BlockReach {
     }
   }
   template <typename Op>
-  OPDOCK_DEVICE float near(float value) const {
-    return warp_reduce<Op>(value);
+  OPDOCK_DEVICE float warp_reduce(float value) const {
+    return opdock::warp_reduce<Op>(value);
   }
   template <int Use, typename Merge>
-  OPDOCK_DEVICE Partial far(Partial part, Merge merge) {
+  OPDOCK_DEVICE Partial team_reduce(Partial part, Merge merge) {
     static_assert(Use < kRowReductions, "each reduction has memory of its own");
     const int warps = block_threads() / warp_width(), lane = lane_index();
     RowScratch& scratch = scratch_[Use];
@@ -385,7 +386,7 @@ class BlockReach {
     if constexpr (Clusters) {
       const int blocks = cluster_blocks();
       if (blocks > 1) {
-        see_others();
+        wait_for_cluster();
         gathers_[Use].gather(part);
         part = merge(gathers_[Use].from[lane & (blocks - 1)], Lanes{blocks});
       }
@@ -404,28 +405,28 @@ class BlockReach {
   // Call it last.
   OPDOCK_DEVICE void finish() {
     if constexpr (Clusters)
-      if (cluster_blocks() > 1) see_others();
+      if (cluster_blocks() > 1) wait_for_cluster();
   }
 
  private:
   // Waits, once, until the other blocks have begun: nothing may be written to them before.
-  OPDOCK_DEVICE void see_others() {
-    if (!sees_others_) cluster_opened();
-    sees_others_ = true;
+  OPDOCK_DEVICE void wait_for_cluster() {
+    if (!cluster_ready_) cluster_opened();
+    cluster_ready_ = true;
   }
 
   RowScratch* scratch_;
   ClusterGather<Partial>* gathers_;
-  bool sees_others_ = false;
+  bool cluster_ready_ = false;
 };
 
 // A team of a block, or of a cluster of blocks, for each row. Each warp has a contiguous run of the
 // vectors.
 template <int Vectors, bool Clusters, bool Edges>
-class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockReach<Clusters> {
+class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockReducer<Clusters> {
  public:
   OPDOCK_DEVICE BlockTeam(RowScratch* scratch, ClusterGather<Partial>* gathers)
-      : BlockReach<Clusters>(scratch, gathers) {
+      : BlockReducer<Clusters>(scratch, gathers) {
     this->row_ = block_number();
     this->rank_ = thread_index();
     const int lane = lane_index();
@@ -442,14 +443,14 @@ class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockRea
 
 // A team of a block for each row, which it reads again in each pass: by vectors or, if the tensors
 // do not have the same misalignment, by elements.
-class LongTeam : public BlockReach<false> {
+class LongTeam : public BlockReducer<false> {
  public:
   static constexpr bool kHolds = false, kPlain = false;
 
   OPDOCK_DEVICE LongTeam(RowScratch* scratch, bool vectors)
-      : BlockReach<false>(scratch, nullptr), by_vectors_(vectors) {}
+      : BlockReducer<false>(scratch, nullptr), by_vectors_(vectors) {}
   OPDOCK_DEVICE int64_t row() const { return block_number(); }
-  OPDOCK_DEVICE bool leads() const { return thread_index() == 0; }
+  OPDOCK_DEVICE bool is_leader() const { return thread_index() == 0; }
 
   template <typename T>
   OPDOCK_DEVICE void take(const T* row, int64_t length) {
@@ -471,7 +472,7 @@ class LongTeam : public BlockReach<false> {
   template <typename T>
   OPDOCK_DEVICE void fill(T, const Stream<T>*) const {}
   template <typename T>
-  OPDOCK_DEVICE Stream<T> again(const Stream<T>& stream, const T* row) const {
+  OPDOCK_DEVICE Stream<T> reload(const Stream<T>& stream, const T* row) const {
     return {row, stream.fill, stream.end};
   }
 
@@ -482,19 +483,19 @@ class LongTeam : public BlockReach<false> {
     });
   }
   template <typename T, typename... Rest>
-  OPDOCK_DEVICE auto ask(const T* from, Rest... rest) const {
-    return Sides<T, 1 + sizeof...(Rest), 1>{{from, rest...}, {}, {}};
+  OPDOCK_DEVICE auto prefetch_operands(const T* from, Rest... rest) const {
+    return RowOperands<T, 1 + sizeof...(Rest), 1>{{from, rest...}, {}, {}};
   }
   template <typename F, typename T, int Count, int Ahead>
-  OPDOCK_DEVICE void map_beside(T* out, F f, const Stream<T>& stream,
-                                const Sides<T, Count, Ahead>& sides) const {
+  OPDOCK_DEVICE void map_with_operands(T* out, F f, const Stream<T>& stream,
+                                       const RowOperands<T, Count, Ahead>& operands) const {
     visit(stream, [&](int64_t column, auto piece) {
-      decltype(piece) beside[Count];
+      decltype(piece) pieces[Count];
       for (int i = 0; i < Count; ++i) {
-        const int bytes = misalignment(sides.from[i] + column);
-        load_side(sides.from[i], column, length_, bytes, &beside[i]);
+        const int bytes = misalignment(operands.from[i] + column);
+        load_operand(operands.from[i], column, length_, bytes, &pieces[i]);
       }
-      f(column, true, piece, beside);
+      f(column, true, piece, pieces);
       store_piece(out + column, piece);
     });
   }
@@ -512,7 +513,7 @@ class LongTeam : public BlockReach<false> {
     Piece piece;
     fill_piece(stream.fill, &piece);
     if (column < stream.end) load_piece(stream.row + column, &piece);
-    if (column + piece_size<Piece> > stream.end) hide(column, stream.end, stream.fill, &piece);
+    if (column + piece_size<Piece> > stream.end) mask_tail(column, stream.end, stream.fill, &piece);
     return piece;
   }
   template <typename T, typename F>
@@ -553,13 +554,13 @@ class LongTeam : public BlockReach<false> {
 // them.
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_narrow_rows(const typename Op::Params& p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   NarrowTeam<Vectors, Edges> team(p.rows.count, p.shape.lane_bits);
   Op::template run<T>(p, team);
 }
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_block_rows(const typename Op::Params& p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   OPDOCK_SHARED(RowScratch, scratch, kRowReductions);
   OPDOCK_SHARED(ClusterGather<Partial>, gathers, kRowReductions);
   BlockTeam<Vectors, has_clusters(Vectors * Op::kTiles), Edges> team(scratch, gathers);
@@ -570,7 +571,7 @@ OPDOCK_DEVICE void run_block_rows(const typename Op::Params& p) {
 }
 template <typename Op, typename T>
 OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   OPDOCK_SHARED(RowScratch, scratch, kRowReductions);
   LongTeam team(scratch, p.shape.by_vectors != 0);
   if (team.row() >= p.rows.count) return;
@@ -581,26 +582,26 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
 // are wanted; opdock/row_launch.hpp launches them. Op is a struct with
 //   Params        a kernel parameter with the members length, shape (RowShape) and rows (Rows<N>)
 //   kTiles        how many tiles of a row it holds at once
-//   kBeside       whether it reads tensors of a row's length next to them (map_beside())
+//   kHasOperands  whether it reads tensors of a row's length next to them (map_with_operands())
 //   run<T>(const Params&, Team&)
 // Edges: 0 if the rows of each tensor are evenly spaced and made of whole, aligned vectors, and the
 // tensors that are read next to them are aligned too.
-#define OPDOCK_ROW_KERNELS(Op)                                               \
-  template <typename T, int Vectors, int Edges>                              \
-  OPDOCK_KERNEL(opdock::kNarrowThreads)                                      \
-  narrow_rows(Op::Params p) {                                                \
-    opdock::run_narrow_rows<Op, T, Vectors, Edges != 0>(p);                  \
-  }                                                                          \
-  template <typename T, int Vectors, int Edges>                              \
-  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),             \
-                       opdock::row_blocks(Vectors* Op::kTiles, Op::kBeside)) \
-  block_rows(Op::Params p) {                                                 \
-    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);                   \
-  }                                                                          \
-  template <typename T>                                                      \
-  OPDOCK_KERNEL_BLOCKS(opdock::kLongThreads, 3)                              \
-  long_rows(Op::Params p) {                                                  \
-    opdock::run_long_rows<Op, T>(p);                                         \
+#define OPDOCK_ROW_KERNELS(Op)                                                    \
+  template <typename T, int Vectors, int Edges>                                   \
+  OPDOCK_KERNEL(opdock::kNarrowThreads)                                           \
+  narrow_rows(Op::Params p) {                                                     \
+    opdock::run_narrow_rows<Op, T, Vectors, Edges != 0>(p);                       \
+  }                                                                               \
+  template <typename T, int Vectors, int Edges>                                   \
+  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),                  \
+                       opdock::row_blocks(Vectors* Op::kTiles, Op::kHasOperands)) \
+  block_rows(Op::Params p) {                                                      \
+    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);                        \
+  }                                                                               \
+  template <typename T>                                                           \
+  OPDOCK_KERNEL_BLOCKS(opdock::kLongThreads, 3)                                   \
+  long_rows(Op::Params p) {                                                       \
+    opdock::run_long_rows<Op, T>(p);                                              \
   }
 
 }  // namespace opdock

@@ -20,13 +20,13 @@ inline constexpr int kRowReductions = 3;     // reductions over one row, at most
 // For blocks whose threads hold `held` vectors, in all tiles together: row_threads() is the most
 // threads; row_blocks() is how many blocks must fit a multiprocessor, which decides how many
 // registers a thread gets; has_clusters() is whether a row may have several blocks, a cluster.
-// beside: the op reads other tensors next to the row, which needs more registers.
+// has_operands: the op reads other tensors next to the row, which needs more registers.
 OPDOCK_HOST_DEVICE constexpr int row_threads(int held) {
   return held <= 4 ? 512 : held <= 8 ? 1024 : 256;
 }
-OPDOCK_HOST_DEVICE constexpr int row_blocks(int held, bool beside) {
+OPDOCK_HOST_DEVICE constexpr int row_blocks(int held, bool has_operands) {
   if (held > 4 && held <= 8) return 1;
-  return beside && held == 4 ? 2 : 3;
+  return has_operands && held == 4 ? 2 : 3;
 }
 OPDOCK_HOST_DEVICE constexpr bool has_clusters(int held) {
   return held >= 8;

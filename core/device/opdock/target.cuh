@@ -360,7 +360,7 @@ OPDOCK_DEVICE float infinity() {
 }
 // Returns x, but hides its value from the compiler: in a loop, what is computed from it is computed
 // each time, and takes no registers in between.
-OPDOCK_DEVICE float made_anew(float x) {
+OPDOCK_DEVICE float opaque_value(float x) {
 #if OPDOCK_HIP
   asm volatile("" : "+v"(x));
 #else

@@ -191,7 +191,7 @@ OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
 }
 
-OPDOCK_DEVICE float made_anew(float x) {
+OPDOCK_DEVICE float opaque_value(float x) {
   return x;
 }
 OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {

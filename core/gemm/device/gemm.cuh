@@ -307,7 +307,7 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
 // Finishes the sums that a library has computed, which may be stored in D itself. p.a and p.b are
 // used only for their scales. fours: whether Columns<true> can be used.
 OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int fours) {
-  launch_turn();
+  pdl_wait_and_trigger();
   if (fours) return finish_rows<true>(p, sums, d);
   finish_rows<false>(p, sums, d);
 }
@@ -340,7 +340,7 @@ OPDOCK_DEVICE void activate_quickly(int activation, float (&x)[vector_size<T>]) 
 template <class T>
 OPDOCK_KERNEL(kThreads)
 finish_vectors(Product p, Operand sums, void* d) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kSize = vector_size<T>;
   const Finish& how = p.finish;
   const uint32_t across = static_cast<uint32_t>(p.n / kSize), down = static_cast<uint32_t>(p.m);

@@ -158,7 +158,7 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
                                " elements, wanted at most 2^40 vectors of 16 bytes; pass fewer "
                                "rows at a time"));
   Launch how = {blocks, size};
-  how.flags = detail::turn_flags(call, blocks, size);
+  how.flags = detail::pdl_launch_flags(call, blocks, size);
   call.launch(kernel, how, params);
 }
 

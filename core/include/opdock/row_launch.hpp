@@ -17,37 +17,37 @@ namespace opdock {
 
 // The layout of the rows of a launch's tensors, and of the tensors that are read next to each row.
 enum class RowFit {
-  kPlain,  // evenly spaced, whole vectors of 16 bytes, all aligned
-  kAlike,  // row r of each tensor has the same misalignment
+  kPlain,             // evenly spaced, whole vectors of 16 bytes, all aligned
+  kSameMisalignment,  // row r of each tensor has the same misalignment
   kAny,
 };
 
 // A way to launch rows of at most `most` vectors of 16 bytes. Each thread holds `vectors` of them
 // in registers; 0: the row is not held, but read again in each pass. The last way that an op has
 // kernels for serves all longer rows that clusters can hold.
-struct RowWay {
+struct RowStrategy {
   int vectors;
   int64_t most;
 };
 // These tables were measured on an H200 (docs/performance.md). Kernels that need few registers do
 // well with few vectors per thread and many threads. All limits are powers of two, so that the rows
 // of one question (below) have one way.
-constexpr RowWay kLightRows[] = {{2, 512}, {8, 1024}, {4, 2048}, {8, 0}};
+constexpr RowStrategy kLightRows[] = {{2, 512}, {8, 1024}, {4, 2048}, {8, 0}};
 // For ops that read only a part of each row.
-constexpr RowWay kPartRows[] = {{4, 2048}, {8, 0}};
-constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
+constexpr RowStrategy kPartRows[] = {{4, 2048}, {8, 0}};
+constexpr RowStrategy kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
 // In place of kHeavyRows for 16-bit elements, if other tensors of 16-bit elements are read next to
 // the row.
-constexpr RowWay kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
+constexpr RowStrategy kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
 // In place of kWideRows if the rows are not aligned, so that each vector next to them is made of
 // two.
-constexpr RowWay kOddRows[] = {{4, 1024}, {8, 0}};
+constexpr RowStrategy kMisalignedRows[] = {{4, 1024}, {8, 0}};
 // For ops that read a row only once in any case.
-constexpr RowWay kReadRows[] = {{2, 128}, {8, 4096}, {0, 0}};
+constexpr RowStrategy kReadRows[] = {{2, 128}, {8, 4096}, {0, 0}};
 // For ops that hold the rows of two tensors.
-constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
+constexpr RowStrategy kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
 // In place of kLightPairs for 16-bit elements, if other tensors are read next to the rows.
-constexpr RowWay kWidePairs[] = {{2, 128}, {4, 0}};
+constexpr RowStrategy kWidePairs[] = {{2, 128}, {4, 0}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
@@ -67,14 +67,15 @@ struct NoKernels {
 // Kernels with edges serve also the rows for which kernels without edges are not listed.
 template <class Narrow, class Block, class Long>
 struct RowKernels {
-  int tiles;                     // tiles that the op holds at once: its kTiles
-  std::span<const RowWay> ways;  // in ascending order
+  int tiles;                                // tiles that the op holds at once: its kTiles
+  std::span<const RowStrategy> strategies;  // in ascending order
   Narrow narrow_rows;
   Block block_rows;
   Long long_rows;
 };
-template <size_t Ways, class Narrow, class Block, class Long>
-RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
+template <size_t Strategies, class Narrow, class Block, class Long>
+RowKernels(int, const RowStrategy (&)[Strategies], Narrow, Block, Long)
+    -> RowKernels<Narrow, Block, Long>;
 
 // The most vectors of a row that shares its block with other rows; for a longer row, a block of its
 // own is faster.
@@ -100,10 +101,10 @@ inline bool has_sm_90(const CallBase& call) {
 }
 
 // Returns the flags of a launch of `blocks` blocks, in one dimension, whose kernel begins with
-// launch_turn() (launch.cuh). A small launch, which leaves room for others, may begin while the
-// launch before it ends: all its blocks run at once, with up to 64 registers a thread. For larger
-// launches that hides too little time to matter.
-inline uint32_t turn_flags(const Call& call, int64_t blocks, int64_t threads) {
+// pdl_wait_and_trigger() (launch.cuh). A small launch, which leaves room for others, may begin
+// while the launch before it ends: all its blocks run at once, with up to 64 registers a thread.
+// For larger launches that hides too little time to matter.
+inline uint32_t pdl_launch_flags(const Call& call, int64_t blocks, int64_t threads) {
   const int64_t room = int64_t{call.facts().multiprocessors} * 1024;
   const bool is_small = blocks <= kMaxEarlyBlocks && blocks * threads <= room;
   return has_sm_90(call) && is_small ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
@@ -120,28 +121,30 @@ struct RowLaunch {
     constexpr int64_t kMax = int64_t{1} << 30;
     Launch launch = {Dim3(std::min(blocks, kMax), (blocks + kMax - 1) / kMax), threads};
     if (cluster > 1) launch.cluster = Dim3(cluster);
-    launch.flags = turn_flags(call, blocks, threads);
+    launch.flags = pdl_launch_flags(call, blocks, threads);
     return launch;
   }
 };
 
 // The ways to launch rows among which tuning chooses. A number must mean the same way in every
 // build: when the table changes, change kRowWaysVersion too.
-enum class RowWayKind { kNarrow, kBlock, kLong };
-struct NumberedRowWay {
-  RowWayKind kind;
+enum class RowStrategyKind { kNarrow, kBlock, kLong };
+struct NumberedRowStrategy {
+  RowStrategyKind kind;
   int vectors;  // per thread
   int times;    // narrow: lanes per row, block: blocks per row, both as multiples of the least;
                 // long: the largest block's threads, divided by the threads of this way's block
 };
 constexpr uint64_t kRowWaysVersion = 3;
-constexpr NumberedRowWay kRowWays[] = {
-    {RowWayKind::kNarrow, 2, 1}, {RowWayKind::kNarrow, 2, 2}, {RowWayKind::kBlock, 2, 1},
-    {RowWayKind::kBlock, 4, 1},  {RowWayKind::kBlock, 8, 1},  {RowWayKind::kBlock, 4, 2},
-    {RowWayKind::kBlock, 8, 2},  {RowWayKind::kBlock, 4, 4},  {RowWayKind::kBlock, 8, 4},
-    {RowWayKind::kLong, 0, 1},   {RowWayKind::kLong, 0, 2},   {RowWayKind::kNarrow, 4, 1},
-    {RowWayKind::kNarrow, 4, 2}};
-constexpr uint32_t kNumRowWays = std::size(kRowWays);
+constexpr NumberedRowStrategy kRowStrategies[] = {
+    {RowStrategyKind::kNarrow, 2, 1}, {RowStrategyKind::kNarrow, 2, 2},
+    {RowStrategyKind::kBlock, 2, 1},  {RowStrategyKind::kBlock, 4, 1},
+    {RowStrategyKind::kBlock, 8, 1},  {RowStrategyKind::kBlock, 4, 2},
+    {RowStrategyKind::kBlock, 8, 2},  {RowStrategyKind::kBlock, 4, 4},
+    {RowStrategyKind::kBlock, 8, 4},  {RowStrategyKind::kLong, 0, 1},
+    {RowStrategyKind::kLong, 0, 2},   {RowStrategyKind::kNarrow, 4, 1},
+    {RowStrategyKind::kNarrow, 4, 2}};
+constexpr uint32_t kNumRowStrategies = std::size(kRowStrategies);
 
 // Finds the launch of an op's kernels over `rows` rows.
 template <class Kernels>
@@ -166,16 +169,16 @@ class RowLaunches {
       if (shared.kernel != kNoKernel && vectors_ <= kMaxNarrowVectors) return shared;
     }
     RowLaunch last;
-    for (const RowWay& way : kernels_.ways) {
-      if (way.vectors == 0) {
+    for (const RowStrategy& strategy : kernels_.strategies) {
+      if (strategy.vectors == 0) {
         last = {};
         break;
       }
-      const RowLaunch found = spread(way.vectors);
+      const RowLaunch found = spread(strategy.vectors);
       if (found.kernel == kNoKernel) continue;
       last = found;
       // If there are few rows, each should have many threads.
-      if (vectors_ <= way.most || (is_few() && found.cluster == 1)) break;
+      if (vectors_ <= strategy.most || (is_few() && found.cluster == 1)) break;
     }
     if (last.kernel != kNoKernel) return last;
     // If there are rows enough for all multiprocessors, several small blocks on each are faster;
@@ -184,9 +187,10 @@ class RowLaunches {
     return last.kernel != kNoKernel ? last : long_rows(1);
   }
   RowLaunch numbered(int32_t number) const {
-    const NumberedRowWay& way = kRowWays[number];
-    if (way.kind == RowWayKind::kNarrow) return narrow(way.vectors, way.times);
-    return way.kind == RowWayKind::kBlock ? block(way.vectors, way.times) : long_rows(way.times);
+    const NumberedRowStrategy& strategy = kRowStrategies[number];
+    if (strategy.kind == RowStrategyKind::kNarrow) return narrow(strategy.vectors, strategy.times);
+    return strategy.kind == RowStrategyKind::kBlock ? block(strategy.vectors, strategy.times)
+                                                    : long_rows(strategy.times);
   }
   // Returns a number for the rows for which one way may be the best. Two kernels identify the op
   // and the dtype, because ops may share one kernel; these, the fit and the length decide which
@@ -194,8 +198,8 @@ class RowLaunches {
   // many threads.
   uint64_t question(const RowLaunch& own) const {
     uint32_t other = kNoKernel;
-    for (const RowWay& way : kernels_.ways)
-      if (other == kNoKernel) other = find(kernels_.block_rows, way.vectors);
+    for (const RowStrategy& strategy : kernels_.strategies)
+      if (other == kNoKernel) other = find(kernels_.block_rows, strategy.vectors);
     return kRowWaysVersion << 56 | uint64_t{own.kernel & 0xffff} << 40 |
            uint64_t{other & 0xffff} << 24 | static_cast<uint64_t>(fit_) << 16 |
            static_cast<uint64_t>(log2_of(vectors_)) << 8 | uint64_t{is_few()};
@@ -278,12 +282,12 @@ template <class Kernels, class Params>
   const detail::RowLaunches launches(call, kernels, dtype, fit, params->length, params->rows.count);
   detail::RowLaunch found = launches.own();
   if (found.kernel == detail::kNoKernel) return false;
-  const int32_t way = call.tuned(launches.question(found), detail::kNumRowWays);
-  if (way >= 0) found = launches.numbered(way);
+  const int32_t strategy = call.tuned(launches.question(found), detail::kNumRowStrategies);
+  if (strategy >= 0) found = launches.numbered(strategy);
   if (found.kernel == detail::kNoKernel)
     throw Error(
         OPDOCK_UNSUPPORTED,
-        detail::concat("found no kernel for way ", way, " to launch rows of ", params->length,
+        detail::concat("found no kernel for way ", strategy, " to launch rows of ", params->length,
                        " elements, wanted a way that has one; if none is "
                        "being measured, `opdock bench --forget` brings back the op's own"));
   params->shape.by_vectors = fit != RowFit::kAny;

@@ -32,10 +32,10 @@ inline void check_rows(Tensor tensor, const char* name) {
 using RowTypes = KernelTypes<float, half, bfloat16>;
 
 // Returns the fit of the tensors in `rows`, whose first elements are at `data`, and of the tensors
-// that are read next to each row, which begin at `sides`; NULL for a tensor that does not count.
-template <int N, size_t Sides>
+// that are read next to each row, which begin at `operands`; NULL for a tensor that does not count.
+template <int N, size_t Operands>
 RowFit fit_of(const Rows<N>& rows, int64_t length, int64_t element_bytes,
-              const void* const (&data)[N], const void* const (&sides)[Sides]) {
+              const void* const (&data)[N], const void* const (&operands)[Operands]) {
   const uint64_t bytes = static_cast<uint64_t>(element_bytes);
   uint64_t all = rows.is_flat() ? 0 : 1, differences = 0;
   int first = -1;
@@ -52,9 +52,9 @@ RowFit fit_of(const Rows<N>& rows, int64_t length, int64_t element_bytes,
     }
   }
   if (differences % 16 != 0) return RowFit::kAny;
-  for (const void* side : sides) all |= reinterpret_cast<uintptr_t>(side);
+  for (const void* operand : operands) all |= reinterpret_cast<uintptr_t>(operand);
   all |= static_cast<uint64_t>(length) * bytes;
-  return all % 16 == 0 ? RowFit::kPlain : RowFit::kAlike;
+  return all % 16 == 0 ? RowFit::kPlain : RowFit::kSameMisalignment;
 }
 
 // Calls body(begin, end) on disjoint ranges that make up the rows [0, count), on the host's

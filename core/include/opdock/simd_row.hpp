@@ -150,7 +150,7 @@ HWY_INLINE void for_row(int64_t n, const Body& body) {
 // Prefetches the cache line that begins at `from`, once for each line of a pass: memory that the
 // next pass reads.
 template <class C, class T, class Slot>
-HWY_INLINE void ask_for(Slot, const T* from) {
+HWY_INLINE void prefetch(Slot, const T* from) {
   constexpr size_t kBytes = hn::MaxLanes(FullTag<C>()) * sizeof(T);
   if constexpr (Slot::kIndex * kBytes % 64 == 0) __builtin_prefetch(from);
 }

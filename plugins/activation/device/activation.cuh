@@ -26,11 +26,11 @@ template <int Gated>
 struct Forward;
 template <>
 struct Forward<0> {
-  using In = Places<kX, kXBias>;
+  using In = TensorList<kX, kXBias>;
 };
 template <>
 struct Forward<1> {
-  using In = Places<kX, kXBias, kUp, kUpBias>;
+  using In = TensorList<kX, kXBias, kUp, kUpBias>;
 };
 
 // Gated: with `up`. Joined: calls for_joined_elements().
@@ -50,9 +50,9 @@ OPDOCK_DEVICE void compute(const ForwardParams& p) {
     from_floats(x, &out[0]);
   };
   if constexpr (Joined != 0) {
-    for_joined_elements<T, In, Places<kOut>>(p.at, one);
+    for_joined_elements<T, In, TensorList<kOut>>(p.at, one);
   } else {
-    for_elements<T, In, Places<kOut>>(p.at, one);
+    for_elements<T, In, TensorList<kOut>>(p.at, one);
   }
 }
 
@@ -88,8 +88,8 @@ OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Si
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 3)
 backward(BackwardParams p) {
-  using In = Places<kGrad, kOfX, kOfUp>;
-  using Out = Places<kGradX, kGradUp>;
+  using In = TensorList<kGrad, kOfX, kOfUp>;
+  using Out = TensorList<kGradX, kGradUp>;
   for_elements<T, In, Out>(p.at, [&](const Packed<T>(&in)[3], Packed<T>(&out)[2]) {
     float grad[vector_size<T>], x[vector_size<T>];
     to_floats(in[0], grad);
@@ -110,15 +110,15 @@ template <int Gated>
 struct Backward;
 template <>
 struct Backward<0> {
-  using In = Places<kGrad, kOfX>;
-  using Side = Places<kOfXBias>;
-  using Out = Places<kGradX>;
+  using In = TensorList<kGrad, kOfX>;
+  using Side = TensorList<kOfXBias>;
+  using Out = TensorList<kGradX>;
 };
 template <>
 struct Backward<1> {
-  using In = Places<kGrad, kOfX, kOfUp>;
-  using Side = Places<kOfXBias, kOfUpBias>;
-  using Out = Places<kGradX, kGradUp>;
+  using In = TensorList<kGrad, kOfX, kOfUp>;
+  using Side = TensorList<kOfXBias, kOfUpBias>;
+  using Out = TensorList<kGradX, kGradUp>;
 };
 
 // For ops with biases, whose gradients are sums over rows.

@@ -47,7 +47,7 @@ struct Head {
 template <class T>
 OPDOCK_KERNEL(kAppendThreads)
 append(AppendParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kMax = kMaxSize / 32;
   const int warps = kAppendThreads / warp_width();
   const int lane = thread_index() % warp_width();

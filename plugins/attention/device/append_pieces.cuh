@@ -61,7 +61,7 @@ OPDOCK_DEVICE void rotate_piece(const AppendParams& p, const T* head, int at, in
 template <class T>
 OPDOCK_KERNEL(kAppendThreads)
 append_pieces(AppendParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kPiece = vector_size<T>;
   const int pieces = p.size / kPiece, each = p.heads + 2 * p.kv_heads;
   const int item = static_cast<int>(block_index_y()) * kAppendThreads + thread_index();

@@ -12,7 +12,7 @@ namespace attention {
 template <class T, int Size>
 OPDOCK_KERNEL_BLOCKS(kColumnThreads, 2)
 columns(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kPiece = vector_size<T>;
   constexpr int kKeys = 32 * kPiece;  // keys handled at a time
   constexpr int kGroups =

@@ -190,7 +190,7 @@ OPDOCK_DEVICE void decode_rows(const Params& p) {
 template <class T, int Size, int Kind>
 OPDOCK_KERNEL_BLOCKS(kDecodeThreads, 2)
 decode(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
     decode_rows<T, Size, Kind>(p);
   } else {

@@ -41,7 +41,7 @@ struct Tile<float, Size, false> : Place, TileRows<Size> {
       TwoParts a[2][4];
       OPDOCK_UNROLL
       for (int j = 0; j < 8; ++j)
-        a[j / 4][j % 4] = TwoParts(made_anew(q[c][j % 2][j / 4 * 2 + j % 4 / 2]));
+        a[j / 4][j % 4] = TwoParts(opaque_value(q[c][j % 2][j / 4 * 2 + j % 4 / 2]));
       OPDOCK_UNROLL
       for (int i = 0; i < kKeys / 8; ++i) {
         const Bytes16 k = load16(keys + key_of(i) * key_stride(Size, 4) + 16 * c + 4 * t);

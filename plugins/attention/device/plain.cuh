@@ -59,7 +59,7 @@ struct Share {
 template <class T, int Size, int kRows>
 OPDOCK_KERNEL_BLOCKS(kPlainThreads, kRows == 1 ? 2 : 1)
 plain(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kTeams = kPlainThreads / kTeam;
   using Part = Share<T, Size>;
   constexpr int kOwn = Part::kPieces * Part::kPiece;

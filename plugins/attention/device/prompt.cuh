@@ -116,7 +116,7 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
 template <class T, int Size>
 OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
     prompt_rows<T, Size, false>(p);
   } else {
@@ -127,7 +127,7 @@ prompt(Params p) {
 template <class T, int Size>
 OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt_by_columns(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
     prompt_rows<T, Size, true>(p);
   } else {

@@ -145,7 +145,7 @@ OPDOCK_DEVICE void finish_rows(const Params& p, const Block& block, int split, i
 template <class T>
 OPDOCK_KERNEL(kMergeThreads)
 merge(Params p, int size, int tile_rows) {
-  launch_turn();
+  pdl_wait_and_trigger();
   const int row = static_cast<int>(block_index()), query = row / p.group;
   const int64_t head = block_index_y() * p.group + (row - query * p.group);
   const int64_t tile =

@@ -79,7 +79,7 @@ struct Mine {
 struct CrossEntropy {
   using Params = cross_entropy::Params;
   static constexpr int kTiles = 1;
-  static constexpr bool kBeside = false;
+  static constexpr bool kHasOperands = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -87,14 +87,14 @@ struct CrossEntropy {
     team.take(row.logits, p.length);
     auto tile = team.load(row.logits, from_float<T>(-infinity()), row.counts ? p.length : 0);
     Mine mine;
-    const Partial near = [&] {
+    const Partial in_warp = [&] {
       if constexpr (Team::kHolds)
         return held<T>(team, row, tile, &mine);
       else
         return streamed<T>(team, row, tile, &mine);
     }();
     const float target = mine.has_target ? to_float(row.logits[row.at]) : 0.0f;
-    const Partial all = team.template far<0>(near, AddPowers{});
+    const Partial all = team.template team_reduce<0>(in_warp, AddPowers{});
     const Powers<T> power(base_of(all.a));
 
     const float of_sum = log(all.b);
@@ -112,7 +112,9 @@ struct CrossEntropy {
               if (here) below += power.base - v;
           },
           tile);
-      below = team.template far<1>({team.template near<Sum>(below), 0.0f}, AddPartials{}).a;
+      below =
+          team.template team_reduce<1>({team.template warp_reduce<Sum>(below), 0.0f}, AddPartials{})
+              .a;
       const float mean = fma(below, p.share, of_sum);
       loss = fma(p.smoothing, mean, (1.0f - p.smoothing) * loss);
     }
@@ -155,9 +157,9 @@ struct CrossEntropy {
     to_floats(packed, most);
     OPDOCK_UNROLL
     for (const float one : most) mine->most = max(mine->most, one);
-    const float near = team.template near<Max>(mine->most);
+    const float in_warp = team.template warp_reduce<Max>(mine->most);
 
-    const Powers<T> power(base_of(near));
+    const Powers<T> power(base_of(in_warp));
     float sum = 0.0f;
     team.each(
         [&](auto, bool, auto& x) {
@@ -167,7 +169,7 @@ struct CrossEntropy {
           for (const float v : value) sum += power(v);
         },
         tile);
-    return {near, team.template near<Sum>(sum * power.rest)};
+    return {in_warp, team.template warp_reduce<Sum>(sum * power.rest)};
   }
 
   // Returns the same for rows that every pass must read again, and therefore in a single pass.
@@ -189,9 +191,9 @@ struct CrossEntropy {
           mine->find(row.at, column, here, piece_size<decltype(x)>);
         },
         tile);
-    const float near = team.template near<Max>(mine->most);
-    const float sum = AddPowers{}.moved({mine->most, mine->sum}, near);
-    return {near, team.template near<Sum>(sum)};
+    const float in_warp = team.template warp_reduce<Max>(mine->most);
+    const float sum = AddPowers{}.moved({mine->most, mine->sum}, in_warp);
+    return {in_warp, team.template warp_reduce<Sum>(sum)};
   }
 };
 

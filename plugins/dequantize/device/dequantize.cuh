@@ -60,7 +60,7 @@ OPDOCK_DEVICE void finish(const Params& p, int64_t first, int64_t group, float s
 template <class T>
 OPDOCK_KERNEL(kThreads)
 dequantize(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kSize = vector_size<T>;
   const int64_t begin = (block_index() * kThreads * kVectors + thread_index()) * kSize;
   Unit<kSize> word[kVectors];

@@ -57,7 +57,7 @@ OPDOCK_DEVICE void add_products(const T* x, const float (&weight)[16], float* su
 template <class T, int Rows>
 OPDOCK_KERNEL(kTileThreads)
 int8_rows(TileParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kWarp = warp_width();
   const int lane = thread_index() % kWarp;
   const int64_t output = block_index() * (kTileThreads / kWarp) + thread_index() / kWarp;
@@ -105,7 +105,7 @@ int8_rows(TileParams p) {
 template <class T>
 OPDOCK_KERNEL(kTileThreads)
 int8_tiles(TileParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   constexpr int kDepth = 16, kEach = 4, kSide = kTileSide / kEach;
   constexpr int kStride = kTileSide + 4;  // fours stay aligned, and there are fewer bank conflicts
   // Declared as the type that is read at once, so that it is aligned to that.

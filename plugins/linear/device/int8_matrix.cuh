@@ -155,7 +155,7 @@ OPDOCK_DEVICE void few_rows(const TileParams& p) {
 template <class T, int Rows>
 OPDOCK_KERNEL(kTileThreads)
 int8_few(TileParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
     few_rows<T, Rows>(p);
   } else {

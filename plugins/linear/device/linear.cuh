@@ -14,7 +14,7 @@ using namespace opdock;
 template <class T>
 OPDOCK_KERNEL(kElementThreads)
 gate(ElementParams p) {
-  for_elements<T, Places<kFirst, kSecond>, Places<kResult>>(
+  for_elements<T, TensorList<kFirst, kSecond>, TensorList<kResult>>(
       p.at, [&](const Packed<T>(&in)[2], Packed<T>(&out)[1]) {
         float first[vector_size<T>], second[vector_size<T>];
         to_floats(in[0], first);

@@ -15,7 +15,7 @@ one_row(TileParams p) {
   constexpr int kAhead = 4;  // vectors of each output that are loaded at once
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp, part = warp % p.team;
   const int64_t output = (block_index() * (kWarps / p.team) + warp / p.team) * Outputs;
-  launch_turn();
+  pdl_wait_and_trigger();
   const T* weight[Outputs];
   OPDOCK_UNROLL
   for (int i = 0; i < Outputs; ++i) {

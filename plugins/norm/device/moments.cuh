@@ -34,8 +34,8 @@ OPDOCK_DEVICE float shift_of(const Params& p, Team& team, Tile& tile, T first) {
           for (int j = 0; j < piece_size<decltype(x)>; ++j) sum += x.get(j);
         },
         tile);
-    sum = team.template near<Sum>(sum);
-    first = team.template far<0>({sum, 0.0f}, AddPartials{}).a * p.share;
+    sum = team.template warp_reduce<Sum>(sum);
+    first = team.template team_reduce<0>({sum, 0.0f}, AddPartials{}).a * p.share;
   }
   team.fill(first, &tile);
   return to_float(first);

@@ -32,7 +32,7 @@ template <int kAdded>
 struct Norm {
   using Params = layernorm::Params;
   static constexpr int kTiles = kAdded > 0 ? 2 : 1;
-  static constexpr bool kBeside = true;
+  static constexpr bool kHasOperands = true;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -52,10 +52,10 @@ struct Norm {
         add_up(team, row, tile, residual, team.load(row.input_bias, T{}));
       else
         team.map(row.sum, Add(), tile, residual);
-      tile = team.again(tile, row.sum);
+      tile = team.reload(tile, row.sum);
     }
     const float shift = shift_of(p, team, tile, first);
-    Partial near = {};
+    Partial partial = {};
     team.each(
         [&](int64_t, bool, const auto& x) {
           float deviation[piece_size<decltype(x)>];
@@ -63,37 +63,38 @@ struct Norm {
           OPDOCK_UNROLL
           for (float& each : deviation) {
             each -= shift;
-            near.a += each;
-            near.b = fma(each, each, near.b);
+            partial.a += each;
+            partial.b = fma(each, each, partial.b);
           }
         },
         tile);
-    near = {team.template near<Sum>(near.a), team.template near<Sum>(near.b)};
+    partial = {team.template warp_reduce<Sum>(partial.a),
+               team.template warp_reduce<Sum>(partial.b)};
     const auto moments = [&] {
-      return moments_of(p, team.template far<1>(near, AddPartials{}), shift);
+      return moments_of(p, team.template team_reduce<1>(partial, AddPartials{}), shift);
     };
     const T* const weight = static_cast<const T*>(p.weight);
     const T* const bias = static_cast<const T*>(p.bias);
     if (weight && bias) {
-      const auto sides = team.ask(weight, bias);
+      const auto operands = team.prefetch_operands(weight, bias);
       const Moments of = moments();
-      team.map_beside(
+      team.map_with_operands(
           row.out,
-          [&](int64_t, bool, auto& x, const auto& beside) {
-            write(of, &x, beside, [](float y, const float (&s)[2]) { return fma(y, s[0], s[1]); });
+          [&](int64_t, bool, auto& x, const auto& pieces) {
+            write(of, &x, pieces, [](float y, const float (&s)[2]) { return fma(y, s[0], s[1]); });
           },
-          tile, sides);
+          tile, operands);
     } else if (weight || bias) {
-      const auto sides = team.ask(weight ? weight : bias);
+      const auto operands = team.prefetch_operands(weight ? weight : bias);
       const Moments of = moments();
       const bool by = weight;
-      team.map_beside(
+      team.map_with_operands(
           row.out,
-          [&](int64_t, bool, auto& x, const auto& beside) {
-            write(of, &x, beside,
+          [&](int64_t, bool, auto& x, const auto& pieces) {
+            write(of, &x, pieces,
                   [&](float y, const float (&s)[1]) { return by ? y * s[0] : y + s[0]; });
           },
-          tile, sides);
+          tile, operands);
     } else {
       const Moments of = moments();
       team.map(row.out, [&](int64_t, bool, auto& x) { normalise(of, &x); }, tile);
@@ -129,18 +130,18 @@ struct Norm {
   // affine: maps a normalised element, and the elements of weight and bias in its column, to the
   // result.
   template <class Piece, int Count, class Affine>
-  static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&beside)[Count],
+  static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&pieces)[Count],
                                   Affine affine) {
     constexpr int kSize = piece_size<Piece>;
-    float value[kSize], side[Count][kSize];
+    float value[kSize], operand[Count][kSize];
     to_floats(*x, value);
     OPDOCK_UNROLL
-    for (int i = 0; i < Count; ++i) to_floats(beside[i], side[i]);
+    for (int i = 0; i < Count; ++i) to_floats(pieces[i], operand[i]);
     OPDOCK_UNROLL
     for (int j = 0; j < kSize; ++j) {
       float at[Count];
       OPDOCK_UNROLL
-      for (int i = 0; i < Count; ++i) at[i] = side[i][j];
+      for (int i = 0; i < Count; ++i) at[i] = operand[i][j];
       value[j] = affine(fma(value[j] - of.mean, of.factor, of.rest), at);
     }
     from_floats(value, x);

@@ -13,7 +13,7 @@ namespace layernorm::backward {
 struct Backward {
   using Params = BackwardParams;
   static constexpr int kTiles = 2;
-  static constexpr bool kBeside = false;
+  static constexpr bool kHasOperands = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -47,12 +47,13 @@ struct Backward {
           }
         },
         grad, x);
-    of_x = {team.template near<Sum>(of_x.a), team.template near<Sum>(of_x.b)};
-    of_grad = {team.template near<Sum>(of_grad.a), team.template near<Sum>(of_grad.b)};
-    of_x = team.template far<1>(of_x, AddPartials{});
-    of_grad = team.template far<2>(of_grad, AddPartials{});
+    of_x = {team.template warp_reduce<Sum>(of_x.a), team.template warp_reduce<Sum>(of_x.b)};
+    of_grad = {team.template warp_reduce<Sum>(of_grad.a),
+               team.template warp_reduce<Sum>(of_grad.b)};
+    of_x = team.template team_reduce<1>(of_x, AddPartials{});
+    of_grad = team.template team_reduce<2>(of_grad, AddPartials{});
     const Moments of = moments_of(p, of_x, shift);
-    if (p.moments && team.leads()) p.moments[team.row()] = of;
+    if (p.moments && team.is_leader()) p.moments[team.row()] = of;
 
     const float mean = p.centred ? of_grad.a * p.share : 0.0f;
     const float mean_of_product = fma(of_grad.b, of.factor, of_grad.a * of.rest) * p.share;
@@ -93,7 +94,7 @@ struct Backward {
 
   template <class T, class Team, class Piece>
   static OPDOCK_DEVICE void load_beside(const T* row, int64_t length, int64_t column, Piece* out) {
-    load_side(row, column, length, Team::kPlain ? 0 : misalignment(row + column), out);
+    load_operand(row, column, length, Team::kPlain ? 0 : misalignment(row + column), out);
   }
   // Computes grad * weight; 0 where there are no elements.
   template <class T, class Team, class Piece>
@@ -115,7 +116,7 @@ OPDOCK_ROW_KERNELS(Backward)
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kColumnThreads, sizeof(T) == 4 ? 4 : 3)
 weight_sums(WeightParams p) {
-  for_column_chunks<T, Places<0, 1>, Places<>, Places<>, 2>(
+  for_column_chunks<T, TensorList<0, 1>, TensorList<>, TensorList<>, 2>(
       p.at, p.sums,
       [&](int64_t row, const Packed<T>(&in)[2], const Packed<T>(&)[1], Packed<T>(&)[1],
           float (&terms)[2][vector_size<T>]) {

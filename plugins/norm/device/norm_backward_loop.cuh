@@ -422,14 +422,14 @@ using Loop = RowLoop<T, kLoopThreads, kLoopElements / vector_size<T>,
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
 loop_rows(LoopParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   Loop<T, false>(p).run();
 }
 // The same with clusters, for rows that do not fit into one block.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
 loop_slices(LoopParams p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   Loop<T, true>(p).run();
 }
 

@@ -46,7 +46,7 @@ struct Target {
 template <class T>
 OPDOCK_KERNEL(kThreads)
 pad_rows(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   const int64_t first = block_index() * (kParts * kThreads) + thread_index();
   Target<T> target[kParts];
   Packed<T> piece[kParts];
@@ -60,7 +60,7 @@ pad_rows(Params p) {
 // Handles short rows that, like all other sizes, consist of whole vectors. A row has as many
 // threads as vectors, so that locating it takes fewer divisions and there are no partial vectors.
 OPDOCK_KERNEL(kThreads) short_rows(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   const int lane = thread_index() & ((1 << p.lane_bits) - 1);
   const int64_t row = block_index() * (kThreads >> p.lane_bits) + (thread_index() >> p.lane_bits);
   if (row >= p.matrices.count * p.rows) return;

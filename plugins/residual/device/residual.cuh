@@ -23,8 +23,8 @@ OPDOCK_DEVICE void add(const Packed<T>& piece, float (&sum)[Size]) {
 template <class T>
 OPDOCK_KERNEL(kElementThreads)
 combine(Params p) {
-  using In = Places<kHidden, kResidual, kAttention, kBias, kOtherBias>;
-  for_elements<T, In, Places<kOut>>(
+  using In = TensorList<kHidden, kResidual, kAttention, kBias, kOtherBias>;
+  for_elements<T, In, TensorList<kOut>>(
       p.at, [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[1]) {
         constexpr int kSize = vector_size<T>;
         float hidden[kSize], sum[kSize];

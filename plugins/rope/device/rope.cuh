@@ -226,7 +226,7 @@ OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
 template <class T, int Heads>
 OPDOCK_KERNEL_BLOCKS(kThreads, Heads > 1 ? 4 : 6)
 rotate(Params p) {
-  launch_turn();
+  pdl_wait_and_trigger();
   int token_block = block_index(), head_block = 0;
   if (p.head_blocks > 1) {
     const uint32_t blocks = static_cast<uint32_t>(p.head_blocks);

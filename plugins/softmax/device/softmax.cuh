@@ -64,7 +64,7 @@ struct Masked {
     if (mask && here) {
       Piece side;
       if (p.mask_step)
-        load_side(mask, column, p.length, misalignment(mask + column), &side);
+        load_operand(mask, column, p.length, misalignment(mask + column), &side);
       else
         fill_piece(mask[0], &side);
       to_floats(side, more);
@@ -92,7 +92,7 @@ template <template <class> class Scores, bool Causal>
 struct Softmax {
   using Params = softmax::Params;
   static constexpr int kTiles = 1;
-  static constexpr bool kBeside = false;
+  static constexpr bool kHasOperands = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -107,8 +107,8 @@ struct Softmax {
         return team.load(row.x, lowest);
     }();
 
-    const float near = team.template near<Max>(largest(p, team, of, tile));
-    const float near_base = base_of(near);
+    const float in_warp = team.template warp_reduce<Max>(largest(p, team, of, tile));
+    const float in_warp_base = base_of(in_warp);
     // Rows of floats keep their powers in registers; 16-bit types would need twice the registers.
     constexpr bool kKept = Team::kHolds && sizeof(T) == sizeof(float);
     const bool kept = kKept && !p.log;
@@ -124,15 +124,15 @@ struct Softmax {
           of.scores(p, column, here, x, value);
           OPDOCK_UNROLL
           for (int j = 0; j < kSize; ++j) {
-            value[j] = power_of<T>(value[j], near_base, of.unit);
+            value[j] = power_of<T>(value[j], in_warp_base, of.unit);
             sum += value[j];
           }
           if constexpr (kKept)
             if (kept) from_floats(value, &x);
         },
         tile);
-    const Partial all =
-        team.template far<0>({near, team.template near<Sum>(sum)}, AddPowers{of.unit});
+    const Partial all = team.template team_reduce<0>({in_warp, team.template warp_reduce<Sum>(sum)},
+                                                     AddPowers{of.unit});
 
     const float base = base_of(all.a);
     const float factor = all.b == 0.0f ? 0.0f : 1.0f / all.b;
@@ -141,7 +141,7 @@ struct Softmax {
       write(p, team, of, tile, row,
             [&](float score) { return (score - base) * of.unit - logarithm; });
     } else if (kept) {
-      const float rest = factor * exp((near_base - base) * of.unit);
+      const float rest = factor * exp((in_warp_base - base) * of.unit);
       team.map(
           row.out,
           [&](int64_t, bool, auto& x) {
@@ -221,7 +221,7 @@ struct Softmax {
 struct MaskedVectors {
   using Params = softmax::Params;
   static constexpr int kTiles = 2;
-  static constexpr bool kBeside = true;
+  static constexpr bool kHasOperands = true;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -249,16 +249,17 @@ struct MaskedVectors {
           }
         },
         tile, mask);
-    const float near = team.template near<Max>(most), near_base = base_of(near);
+    const float in_warp = team.template warp_reduce<Max>(most), in_warp_base = base_of(in_warp);
     float sum = 0.0f;
     OPDOCK_UNROLL
     for (int i = 0; i < kVectors * kSize; ++i) {
       float& value = score[i / kSize][i % kSize];
-      value = power_of<T>(value, near_base, 1.0f);
+      value = power_of<T>(value, in_warp_base, 1.0f);
       sum += value;
     }
-    const Partial all = team.template far<0>({near, team.template near<Sum>(sum)}, AddPowers());
-    const float factor = all.b == 0.0f ? 0.0f : exp(near_base - base_of(all.a)) / all.b;
+    const Partial all =
+        team.template team_reduce<0>({in_warp, team.template warp_reduce<Sum>(sum)}, AddPowers());
+    const float factor = all.b == 0.0f ? 0.0f : exp(in_warp_base - base_of(all.a)) / all.b;
     at = 0;
     team.map(
         row.out,

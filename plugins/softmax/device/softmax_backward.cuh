@@ -18,7 +18,7 @@ template <bool Any>
 struct Backward {
   using Params = BackwardParams;
   static constexpr int kTiles = 2;
-  static constexpr bool kBeside = false;
+  static constexpr bool kHasOperands = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -52,7 +52,8 @@ struct Backward {
             sum = fma(slope[j], p.log ? taking_part(value[j]) : value[j], sum);
         },
         grad, result);
-    const float all = team.template far<0>({team.template near<Sum>(sum), 0.0f}, AddPartials{}).a;
+    const float all =
+        team.template team_reduce<0>({team.template warp_reduce<Sum>(sum), 0.0f}, AddPartials{}).a;
 
     team.map(
         static_cast<T*>(p.out) + offset[2],
