@@ -10,8 +10,8 @@
 #include "base/guarded.h"
 #include "call/accept.h"
 #include "call/phases.h"
-#include "call/places.h"
 #include "call/results.h"
+#include "call/tensor_arguments.h"
 
 namespace opdock {
 namespace {

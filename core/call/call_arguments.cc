@@ -1,7 +1,7 @@
 // Checks of a call's arguments that need no knowledge of the op.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
-#include "call/places.h"
+#include "call/tensor_arguments.h"
 #include "call/tensor_check.h"
 #include "schema/dtype.h"
 

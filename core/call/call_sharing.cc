@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "call/call.h"
-#include "call/clash.h"
-#include "call/places.h"
+#include "call/memory_conflict.h"
+#include "call/tensor_arguments.h"
 
 namespace opdock {
 namespace {
@@ -26,13 +26,14 @@ std::string name_of_view(const opdock_function& function, const opdock_value* ar
 }
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function,
-                                                  const opdock_value* args, const Clash& clash,
+                                                  const opdock_value* args,
+                                                  const MemoryConflict& conflict,
                                                   bool second_written, bool output,
                                                   const ErrorBuffer& error) {
-  const uint32_t at_fault = second_written ? clash.second : clash.first;
-  const uint32_t other = second_written ? clash.first : clash.second;
+  const uint32_t at_fault = second_written ? conflict.second : conflict.first;
+  const uint32_t other = second_written ? conflict.first : conflict.second;
   std::string text = name_of_view(function, args, at_fault) + ": found memory ";
-  text += clash.overlap == views::Overlap::kShared
+  text += conflict.overlap == views::Overlap::kShared
               ? "shared with "
               : "so interleaved that it takes too long to tell it from that of ";
   text += name_of_view(function, args, other) + ", wanted memory of its own, as the op writes it; ";
@@ -76,15 +77,15 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
       ++index;
     }
   }
-  const std::optional<Clash> clash =
-      find_clash(all, static_cast<size_t>(end - all), target.has_flag(OPDOCK_OP_IN_PLACE));
-  if (!clash) [[likely]]
+  const std::optional<MemoryConflict> conflict =
+      find_conflict(all, static_cast<size_t>(end - all), target.has_flag(OPDOCK_OP_IN_PLACE));
+  if (!conflict) [[likely]]
     return OPDOCK_OK;
   bool second_written = false;
   for (const View* view = all; view < end; ++view) {
-    if (view->index == clash->second) second_written = view->role != View::kRead;
+    if (view->index == conflict->second) second_written = view->role != View::kRead;
   }
-  return refuse(function, args, *clash, second_written, clash->second >= first_output, error);
+  return refuse(function, args, *conflict, second_written, conflict->second >= first_output, error);
 }
 
 }  // namespace opdock

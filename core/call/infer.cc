@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/infer.h"
 
-#include "call/places.h"
+#include "call/tensor_arguments.h"
 #include "call/tensor_check.h"
 
 namespace opdock {

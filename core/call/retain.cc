@@ -6,7 +6,7 @@
 
 #include "base/guarded.h"
 #include "call/invocation.h"
-#include "call/places.h"
+#include "call/tensor_arguments.h"
 
 // The reference that an op holds: the handle of the program's keeper, and the function to release
 // it.

@@ -5,8 +5,8 @@
 #include <atomic>
 
 #include "gemm/blas.h"
+#include "gemm/fallback_warning.h"
 #include "gemm/plain_cpu.h"
-#include "gemm/said.h"
 
 namespace opdock::gemm {
 namespace {
@@ -73,8 +73,8 @@ void run_on_cpu(const opdock_call* call, const Product& p) {
     Reason why{};
     const Blas* const blas = find_blas(&why);
     if (blas != nullptr && fits(*blas, p)) return run_blas(call, *blas, p);
-    static std::atomic<bool> said{false};
-    if (blas == nullptr) say_once(call, &said, why);
+    static std::atomic<bool> warned{false};
+    if (blas == nullptr) warn_once(call, &warned, why);
   }
   share(call, p, count_tiles(p), 1, multiply_tiles);
 }

@@ -13,7 +13,7 @@
 #include "base/version.h"
 #include "driver/api_library.h"
 #include "facts/nvrtc_search.h"
-#include "gemm/said.h"
+#include "gemm/fallback_warning.h"
 
 namespace opdock::cublaslt {
 namespace {

@@ -6,23 +6,23 @@
 
 #include "gemm/cublaslt.h"
 #include "gemm/cublaslt_library.h"
+#include "gemm/fallback_warning.h"
 #include "gemm/rocblas.h"
-#include "gemm/said.h"
 #include "gemm/split.h"
 
 namespace opdock::gemm {
 namespace {
 
 // Whether the warning of each code has been logged.
-std::atomic<bool> said_missing{false}, said_unfit{false}, said_declined{false};
+std::atomic<bool> warned_missing{false}, warned_unfit{false}, warned_declined{false};
 
-std::atomic<bool>* said_of(Code code) {
-  return code == Code::kGemmLibraryMissing ? &said_missing
-         : code == Code::kGemmLibraryUnfit ? &said_unfit
-                                           : &said_declined;
+std::atomic<bool>* warned_flag(Code code) {
+  return code == Code::kGemmLibraryMissing ? &warned_missing
+         : code == Code::kGemmLibraryUnfit ? &warned_unfit
+                                           : &warned_declined;
 }
 
-constexpr LibraryCan kCublaslt = {true, true}, kRocblas = {false, false};
+constexpr LibraryFeatures kCublaslt = {true, true}, kRocblas = {false, false};
 
 bool is_amd(const opdock_call* call) {
   return call->device.type == OPDOCK_ROCM;
@@ -62,7 +62,7 @@ opdock_status prepare_on_gpu(GpuCall* gpu, const Product& p) {
     const bool ready = split.by_library && (is_amd(gpu->call()) ? prepare_rocblas(gpu, &why)
                                                                 : prepare_cublaslt(gpu, &why));
     if (ready) return split.finishes ? gpu->kernel(kFinishSums, &ignored) : OPDOCK_OK;
-    if (split.by_library) say_once(gpu->call(), said_of(why.code), why);
+    if (split.by_library) warn_once(gpu->call(), warned_flag(why.code), why);
   }
   return gpu->kernel(plain_kernel(any), &ignored);
 }
@@ -95,7 +95,7 @@ opdock_status run_on_gpu(GpuCall* gpu, const Product& p, uint32_t flags, void* w
     case Done::kDeclined:
       break;
   }
-  say_once(call, said_of(why.code), why);
+  warn_once(call, warned_flag(why.code), why);
   return multiply_plainly(gpu, p);
 }
 

@@ -33,7 +33,7 @@ bool is_aligned(const void* data, int64_t bytes) {
 }
 // Returns whether groups of four elements can be loaded at once, if the rows' length is a multiple
 // of four.
-bool has_fours(const Operand& matrix) {
+bool can_vectorize(const Operand& matrix) {
   return is_aligned(matrix.data, int64_t{4} * bytes_of(matrix.element)) &&
          matrix.row_stride % 4 == 0 && matrix.batch_stride % 4 == 0;
 }
@@ -90,10 +90,11 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
     return launch_own(gpu, p.d.element == kFloat16 ? kFinishHalves : kFinishBfloats, blocks, args,
                       3, early(blocks));
   }
-  int fours = p.n % 4 == 0 && has_fours(sums) && has_fours(p.d) && has_fours(p.finish.c) &&
-              (p.finish.bias_element == kNoElement ||
-               is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
-  void* args[] = {&product, &from, &d, &fours};
+  int vectors = p.n % 4 == 0 && can_vectorize(sums) && can_vectorize(p.d) &&
+                can_vectorize(p.finish.c) &&
+                (p.finish.bias_element == kNoElement ||
+                 is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
+  void* args[] = {&product, &from, &d, &vectors};
   // One warp for each part of each row of one matrix; a loop in the kernel covers the other
   // matrices.
   const int64_t part = int64_t{facts.warp_size} * kFinishColumns,

@@ -11,7 +11,7 @@
 
 #include "base/loaded_objects.h"
 #include "driver/api_library.h"
-#include "gemm/said.h"
+#include "gemm/fallback_warning.h"
 #include "gemm/thread_states.h"
 
 namespace opdock::gemm {

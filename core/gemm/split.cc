@@ -17,12 +17,12 @@ bool takes_bias(const Product& p) {
 }
 
 // Returns whether the library can compute the whole product, including everything after the sums.
-bool is_whole(const Product& p, const LibraryCan& can) {
+bool is_whole(const Product& p, const LibraryFeatures& features) {
   const Finish& how = p.finish;
   const bool activates = how.activation != kNone, has_bias = how.bias_element != kNoElement;
   if (how.residual || has_vector(p.a) || has_vector(p.b)) return false;
   if (activates || has_bias) {
-    if (!can.epilogues) return false;
+    if (!features.epilogues) return false;
     // The library's GELU is approximate, which is accurate enough only for 16 bits.
     if (activates && (how.activation != kGeluTanh || p.d.element == kFloat32)) return false;
     if (has_bias && !takes_bias(p)) return false;
@@ -39,16 +39,16 @@ void drop_finish(Product* p) {
 
 }  // namespace
 
-void split_product(const Product& p, const LibraryCan& can, Split* out) {
+void split_product(const Product& p, const LibraryFeatures& features, Split* out) {
   out->by_library = p.k > 0;
   out->in_workspace = out->finishes = false;
   out->library = p;
-  const bool eights = has_eight_bits(p.a);
-  if (!eights && !is_integer(p) && (p.a.scale != nullptr || p.b.scale != nullptr))
+  const bool fp8 = has_eight_bits(p.a);
+  if (!fp8 && !is_integer(p) && (p.a.scale != nullptr || p.b.scale != nullptr))
     out->by_library = false;  // libraries scale only quantised products
-  if (eights && !can.eights) out->by_library = false;
+  if (fp8 && !features.fp8) out->by_library = false;
   if (!out->by_library || p.d.element == kInt32) return;
-  if (!is_integer(p) && is_whole(p, can)) return;
+  if (!is_integer(p) && is_whole(p, features)) return;
 
   out->finishes = true;
   out->rest = p;
@@ -69,7 +69,7 @@ void split_product(const Product& p, const LibraryCan& can, Split* out) {
   library.d.scale = nullptr;
   out->rest.finish.alpha = 1.0f;
   out->rest.a.scale = out->rest.b.scale = nullptr;
-  if (can.epilogues && takes_bias(p)) {
+  if (features.epilogues && takes_bias(p)) {
     library.finish.bias = p.finish.bias;
     library.finish.bias_element = p.finish.bias_element;
     out->rest.finish.bias_element = kNoElement;

@@ -16,12 +16,12 @@ struct Split {
 };
 
 // The abilities of a library in a single call.
-struct LibraryCan {
+struct LibraryFeatures {
   bool epilogues;  // a bias in D's dtype, and GELU by tanh for 16 bits
-  bool eights;     // eight-bit floats with one scale each, also for D
+  bool fp8;        // eight-bit floats with one scale each, also for D
 };
 
-void split_product(const Product& p, const LibraryCan& can, Split* out);
+void split_product(const Product& p, const LibraryFeatures& features, Split* out);
 
 // Returns the bytes of sums in the workspace, a multiple of 256; 0 unless in_workspace.
 uint64_t bytes_of_sums(const Split& split);

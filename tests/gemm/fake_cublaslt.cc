@@ -133,18 +133,18 @@ float read_float(const void* from, void* stream) {
 
 // What real algorithms do not take.
 bool suits(const Desc& desc, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
-  const bool eights = a.type == kE4m3 || a.type == kE5m2;
+  const bool fp8 = a.type == kE4m3 || a.type == kE5m2;
   const uint32_t epilogue = static_cast<uint32_t>(desc.number(7, 1));
-  if (eights || a.type == kI8) {
+  if (fp8 || a.type == kI8) {
     if (desc.number(3, 0) != 1 || desc.number(4, 0) != 0) return false;
-    const int64_t step = eights ? 16 : 4;
+    const int64_t step = fp8 ? 16 : 4;
     for (const Matrix* x : {&a, &b, &d})
       if (x->ld % step != 0 || x->rows % step != 0) return false;
   }
   if (a.type == kE5m2 && b.type == kE5m2) return false;
   if (a.type == kI8 && (d.type != kI32 || epilogue != 1)) return false;
-  if (eights && (d.type == kE4m3 || d.type == kE5m2) && c.type != kBf16) return false;
-  if (!eights && (desc.pointer(17) || desc.pointer(18) || desc.pointer(20))) return false;
+  if (fp8 && (d.type == kE4m3 || d.type == kE5m2) && c.type != kBf16) return false;
+  if (!fp8 && (desc.pointer(17) || desc.pointer(18) || desc.pointer(20))) return false;
   return true;
 }
 

@@ -174,11 +174,11 @@ OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
 }
 
 // The columns of a row that one thread finishes: kFinishColumns of those before `end`, interleaved
-// with the columns of the warp's other threads. Fours: columns come in aligned groups of four
+// with the columns of the warp's other threads. Vector4: columns come in aligned groups of four
 // contiguous elements, and a group is either complete or absent.
-template <bool Fours>
+template <bool Vector4>
 struct Columns {
-  static constexpr int kGroup = Fours ? 4 : 1;
+  static constexpr int kGroup = Vector4 ? 4 : 1;
   int64_t first, end;
 
   // Calls body(j, column) for each group before `end`: it holds the thread's values from number j
@@ -198,10 +198,10 @@ union Group {
 
 // Everything that is the same for all columns is decided once, outside the loop: otherwise the
 // branches take longer than the arithmetic.
-template <class T, bool Fours>
-OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
+template <class T, bool Vector4>
+OPDOCK_DEVICE void load_columns(const Columns<Vector4>& columns, const void* row,
                                 float (&value)[kFinishColumns]) {
-  constexpr int kGroup = Columns<Fours>::kGroup;
+  constexpr int kGroup = Columns<Vector4>::kGroup;
   columns.for_each([&](int j, int64_t column) {
     Group<kGroup, T> group;
     group.unit = load_unit<sizeof group>(static_cast<const T*>(row) + column);
@@ -210,8 +210,8 @@ OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
   });
 }
 // at: offset of the row's first element.
-template <bool Fours>
-OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data, int element,
+template <bool Vector4>
+OPDOCK_DEVICE void load_columns(const Columns<Vector4>& columns, const void* data, int element,
                                 int64_t at, float (&value)[kFinishColumns]) {
   const void* const row = static_cast<const char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return load_columns<float>(columns, row, value);
@@ -222,10 +222,10 @@ OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data,
   });
 }
 
-template <class T, bool Fours>
-OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* row,
+template <class T, bool Vector4>
+OPDOCK_DEVICE void store_columns(const Columns<Vector4>& columns, void* row,
                                  const float (&value)[kFinishColumns]) {
-  constexpr int kGroup = Columns<Fours>::kGroup;
+  constexpr int kGroup = Columns<Vector4>::kGroup;
   columns.for_each([&](int j, int64_t column) {
     Group<kGroup, T> group;
     OPDOCK_UNROLL
@@ -233,9 +233,9 @@ OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* row,
     store_unit<sizeof group>(static_cast<T*>(row) + column, group.unit);
   });
 }
-template <bool Fours>
-OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int element, int64_t at,
-                                 const float (&value)[kFinishColumns]) {
+template <bool Vector4>
+OPDOCK_DEVICE void store_columns(const Columns<Vector4>& columns, void* data, int element,
+                                 int64_t at, const float (&value)[kFinishColumns]) {
   void* const row = static_cast<char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return store_columns<float>(columns, row, value);
   if (element == kFloat16) return store_columns<half>(columns, row, value);
@@ -246,9 +246,9 @@ OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int 
 }
 
 // Does what put() does, for several elements of a row.
-template <bool Fours>
+template <bool Vector4>
 OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t row,
-                               const Columns<Fours>& columns, float (&value)[kFinishColumns]) {
+                               const Columns<Vector4>& columns, float (&value)[kFinishColumns]) {
   const Finish& how = p.finish;
   float bias[kFinishColumns] = {}, c[kFinishColumns] = {};
   if (how.bias_element != kNoElement) load_columns(columns, how.bias, how.bias_element, 0, bias);
@@ -282,7 +282,7 @@ OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t
 }
 
 // Each warp finishes one part of a row at a time, with kFinishColumns columns per thread.
-template <bool Fours>
+template <bool Vector4>
 OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
   constexpr int kWarp = warp_width(), kPart = kWarp * kFinishColumns, kWarps = kThreads / kWarp;
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
@@ -291,8 +291,8 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
     const int64_t rows =
         parts <= 0xffffffff ? static_cast<uint32_t>(i) / static_cast<uint32_t>(across) : i / across;
     const int64_t batch = p.batch == 1 ? 0 : rows / p.m, row = rows - batch * p.m;
-    const int64_t first = (i - rows * across) * kPart + lane * Columns<Fours>::kGroup;
-    const Columns<Fours> columns = {first, p.n};
+    const int64_t first = (i - rows * across) * kPart + lane * Columns<Vector4>::kGroup;
+    const Columns<Vector4> columns = {first, p.n};
     float value[kFinishColumns] = {};
     load_columns(columns, sums.data, sums.element,
                  batch * sums.batch_stride + row * sums.row_stride, value);
@@ -305,10 +305,10 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
 }
 
 // Finishes the sums that a library has computed, which may be stored in D itself. p.a and p.b are
-// used only for their scales. fours: whether Columns<true> can be used.
-OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int fours) {
+// used only for their scales. vectors: whether Columns<true> can be used.
+OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int vectors) {
   pdl_wait_and_trigger();
-  if (fours) return finish_rows<true>(p, sums, d);
+  if (vectors) return finish_rows<true>(p, sums, d);
   finish_rows<false>(p, sums, d);
 }
 

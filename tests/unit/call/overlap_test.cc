@@ -6,7 +6,7 @@
 #include <bitset>
 #include <random>
 
-#include "call/clash.h"
+#include "call/memory_conflict.h"
 #include "support.h"
 
 namespace opdock {
@@ -110,11 +110,11 @@ TEST(Overlap, TwoHundredThousandRandomPairsAreDecidedExactly) {
   EXPECT_GT(shared, 50000);
 }
 
-// Lists long enough to be sorted: a clash is found if, and only if, some pair clashes.
+// Lists long enough to be sorted: a conflict is found if, and only if, some pair conflicts.
 TEST(Overlap, RandomListsAreDecidedExactly) {
   std::vector<char> buffer(kBytes);
   Generator random(2);
-  int clashes = 0, none = 0;
+  int conflicts = 0, none = 0;
   for (int round = 0; round < 4000; ++round) {
     const size_t count = 2 + random.below(60);
     const int64_t row = random.pick({16, 40, 64});
@@ -122,7 +122,7 @@ TEST(Overlap, RandomListsAreDecidedExactly) {
     std::vector<View::Role> roles(count);
     for (size_t i = 0; i < count; ++i) {
       // Mostly rows and columns of a matrix, otherwise arbitrary views; few, so that often nothing
-      // clashes.
+      // conflicts.
       strided[i] = random.view(true);
       Strided& v = strided[i];
       if (random.below(16) != 0) {
@@ -155,16 +155,16 @@ TEST(Overlap, RandomListsAreDecidedExactly) {
         wanted = wanted || ((roles[i] | roles[j]) != View::kRead && (bytes[i] & bytes[j]).any());
       }
     }
-    const std::optional<Clash> found = find_clash(views.data(), views.size(), false);
+    const std::optional<MemoryConflict> found = find_conflict(views.data(), views.size(), false);
     ASSERT_EQ(found.has_value(), wanted) << "round " << round;
-    ++(wanted ? clashes : none);
+    ++(wanted ? conflicts : none);
     if (!found) continue;
     EXPECT_LT(found->first, found->second);
     EXPECT_EQ(found->overlap, Overlap::kShared);
     EXPECT_TRUE((bytes[found->first] & bytes[found->second]).any());
     EXPECT_NE(roles[found->first] | roles[found->second], View::kRead);
   }
-  EXPECT_GT(clashes, 500);
+  EXPECT_GT(conflicts, 500);
   EXPECT_GT(none, 500);
 }
 
@@ -262,13 +262,13 @@ TEST(Overlap, ColumnsOfOneMatrixAreFolded) {
   };
   for (int64_t c = kColumns; c-- > 0;) add(c, 1, View::kWritten);
   std::vector<View> sorted = views;
-  EXPECT_FALSE(find_clash(sorted.data(), sorted.size(), false).has_value());
+  EXPECT_FALSE(find_conflict(sorted.data(), sorted.size(), false).has_value());
   add(500, 2, View::kRead);
   sorted = views;
-  const std::optional<Clash> clash = find_clash(sorted.data(), sorted.size(), false);
-  ASSERT_TRUE(clash.has_value());
-  EXPECT_EQ(clash->second, kColumns);
-  EXPECT_TRUE(clash->first == kColumns - 1 - 500 || clash->first == kColumns - 1 - 501);
+  const std::optional<MemoryConflict> conflict = find_conflict(sorted.data(), sorted.size(), false);
+  ASSERT_TRUE(conflict.has_value());
+  EXPECT_EQ(conflict->second, kColumns);
+  EXPECT_TRUE(conflict->first == kColumns - 1 - 500 || conflict->first == kColumns - 1 - 501);
 }
 
 TEST(Overlap, AnElementOfALongListIsNamed) {

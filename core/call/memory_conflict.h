@@ -20,7 +20,7 @@ struct View {
   Role role;
 };
 
-struct Clash {
+struct MemoryConflict {
   uint32_t first, second;  // indices, the smaller one first
   views::Overlap overlap;  // kShared or kUndecided
 };
@@ -29,6 +29,6 @@ struct Clash {
 // none. in_place: a view that is not an output may be identical to another one. Sorts the views by
 // address, so that it compares only views whose extents overlap and, among many views whose rows
 // interleave, only those that overlap within a row.
-std::optional<Clash> find_clash(const View* all, size_t count, bool in_place);
+std::optional<MemoryConflict> find_conflict(const View* all, size_t count, bool in_place);
 
 }  // namespace opdock

@@ -17,7 +17,7 @@ inline bool prefers_plain() {
   return wanted_library() == "plain";
 }
 
-// Logs a warning that plain kernels are used, and why; only once for each `said`.
-void say_once(const opdock_call* call, std::atomic<bool>* said, const Reason& why);
+// Logs a warning that plain kernels are used, and why; only once for each `warned`.
+void warn_once(const opdock_call* call, std::atomic<bool>* warned, const Reason& why);
 
 }  // namespace opdock::gemm

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/clash.h"
+#include "call/memory_conflict.h"
 
 #include <algorithm>
 #include <vector>
@@ -21,21 +21,21 @@ class Comparison {
  public:
   explicit Comparison(bool in_place) : in_place_(in_place) {}
 
-  // Returns false if the two clash, and remembers them.
+  // Returns false if the two conflict, and remembers them.
   bool pass(const View& a, const View& b) {
     if (!views::overlap(a.extent, b.extent)) return true;
     const bool outputs = a.role == View::kOutput && b.role == View::kOutput;
     if (in_place_ && !outputs && same_view(*a.tensor, *b.tensor)) return true;
     const views::Overlap found = views::shared_memory(*a.tensor, a.extent, *b.tensor, b.extent);
     if (found == views::Overlap::kNone) return true;
-    clash_ = {std::min(a.index, b.index), std::max(a.index, b.index), found};
+    conflict_ = {std::min(a.index, b.index), std::max(a.index, b.index), found};
     return false;
   }
-  const Clash& clash() const { return clash_; }
+  const MemoryConflict& conflict() const { return conflict_; }
 
  private:
   bool in_place_;
-  Clash clash_{};
+  MemoryConflict conflict_{};
 };
 
 bool pass_each(const View* all, size_t count, Comparison* comparison) {
@@ -88,7 +88,7 @@ views::detail::Multiples outermost(const opdock_tensor& x) {
 
 // Interleaved columns of one matrix overlap as address ranges but not modulo the row's stride.
 // Fills *spans with the views' offsets within a row. Returns false if the views have no common row.
-bool fold(const View* all, size_t count, std::vector<Span>* spans) {
+bool offsets_within_row(const View* all, size_t count, std::vector<Span>* spans) {
   uint64_t row = 0;
   for (size_t i = 0; i < count; ++i) row = std::max(row, outermost(*all[i].tensor).size);
   if (row == 0) return false;
@@ -109,7 +109,7 @@ bool pass_cluster(const View* all, size_t count, Comparison* comparison) {
   if (count <= kFewSpans) return pass_each(all, count, comparison);
   std::vector<Span> spans;
   spans.reserve(count + kFewSpans);
-  if (!fold(all, count, &spans)) {
+  if (!offsets_within_row(all, count, &spans)) {
     spans.clear();
     for (size_t i = 0; i < count; ++i)
       spans.push_back({all[i].extent.low, all[i].extent.high, &all[i]});
@@ -153,7 +153,7 @@ std::vector<Key> by_address(const View* all, size_t count) {
 
 }  // namespace
 
-std::optional<Clash> find_clash(const View* all, size_t count, bool in_place) {
+std::optional<MemoryConflict> find_conflict(const View* all, size_t count, bool in_place) {
   Comparison comparison(in_place);
   bool pass = true;
   if (count <= kFewSpans) {
@@ -173,7 +173,7 @@ std::optional<Clash> find_clash(const View* all, size_t count, bool in_place) {
     }
   }
   if (pass) return std::nullopt;
-  return comparison.clash();
+  return comparison.conflict();
 }
 
 }  // namespace opdock

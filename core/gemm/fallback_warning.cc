@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gemm/said.h"
+#include "gemm/fallback_warning.h"
 
 #include <cstdlib>
 
@@ -16,8 +16,8 @@ const std::string& wanted_library() {
   return *wanted;
 }
 
-void say_once(const opdock_call* call, std::atomic<bool>* said, const Reason& why) {
-  if (said->exchange(true, std::memory_order_relaxed)) return;
+void warn_once(const opdock_call* call, std::atomic<bool>* warned, const Reason& why) {
+  if (warned->exchange(true, std::memory_order_relaxed)) return;
   const std::string text =
       "products of matrices are computed by plain kernels, which are slow: " + to_text(why);
   call->host->log(call, 2, text.c_str());
