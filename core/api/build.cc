@@ -173,7 +173,8 @@ class BuildJob {
 };
 
 // Returns the report for a folder that is not built.
-Report passed_over(const SourcePlugin& source, bool skipped, const std::vector<Reason>& reasons) {
+Report skipped_report(const SourcePlugin& source, bool skipped,
+                      const std::vector<Reason>& reasons) {
   Report json;
   json["plugin"] = source.manifest ? Report(source.manifest->name) : Report();
   json["version"] = source.manifest ? Report(source.manifest->version) : Report();
@@ -190,7 +191,7 @@ Report build_one(opdock_runtime* runtime, const std::filesystem::path& path,
   SourcePlugin source;
   source.folder = path.parent_path().string();
   const std::optional<Manifest> manifest = read_manifest(path, &source.reasons);
-  if (!manifest) return passed_over(source, false, source.reasons);
+  if (!manifest) return skipped_report(source, false, source.reasons);
   BuildJob job(runtime, *manifest, wanted);
   if (job.decide()) job.build();
   return job.report();
@@ -242,7 +243,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
   bool stopped = false;
   for (Item& item : items) {
     if (item.job == nullptr) {
-      json["plugins"].push_back(passed_over(*item.source, item.skipped, item.source->reasons));
+      json["plugins"].push_back(skipped_report(*item.source, item.skipped, item.source->reasons));
       continue;
     }
     if (stopped) {

@@ -137,9 +137,10 @@ class PlannedOutputs {
 // because a kernel cannot be compiled. call(&target) makes the call again and sets the target that
 // it used.
 template <class Call>
-[[gnu::cold, gnu::noinline]] opdock_status call_further(const opdock_function& function,
-                                                        Target* target, opdock_status status,
-                                                        const Call& call) {
+[[gnu::cold, gnu::noinline]] opdock_status retry_with_next_provider(const opdock_function& function,
+                                                                    Target* target,
+                                                                    opdock_status status,
+                                                                    const Call& call) {
   struct End {
     Resolver* resolver;
     ~End() { resolver->end_of_call(); }
@@ -244,7 +245,8 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     };
     Target* target = nullptr;
     const opdock_status status = prepare(&target);
-    return status == OPDOCK_OK ? status : call_further(*function, target, status, prepare);
+    return status == OPDOCK_OK ? status
+                               : retry_with_next_provider(*function, target, status, prepare);
   });
 }
 
@@ -277,7 +279,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (!quick && status == OPDOCK_OK) mark_shapes(*function, args, plan);
     return status;
   } catch (...) {
-    return caught(error);
+    return status_of_exception(error);
   }
 }
 
@@ -330,12 +332,12 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (status != OPDOCK_INCOMPATIBLE) [[likely]]
       return status;
     // Replan: plans are not portable between providers, even if they describe the same outputs.
-    return call_further(*function, target, status, [&](Target** on) {
+    return retry_with_next_provider(*function, target, status, [&](Target** on) {
       return invoke_anew(*function, with_hosts_workspace(how), args, num_args, results, num_results,
                          false, on, error);
     });
   } catch (...) {
-    return caught(error);
+    return status_of_exception(error);
   }
 }
 
@@ -358,7 +360,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
       status = invoke_in_full(&in, args, num_args, results, num_results, true, error);
       if (status != OPDOCK_INCOMPATIBLE) [[likely]]
         return status;
-      return call_further(*function, target, status, [&](Target** on) {
+      return retry_with_next_provider(*function, target, status, [&](Target** on) {
         return invoke_anew(*function, with_hosts_workspace(how), args, num_args, results,
                            num_results, true, on, error);
       });
@@ -370,7 +372,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (status != OPDOCK_OK) return status;
     return run_once(&in, plan, args, num_args, nullptr, 0);
   } catch (...) {
-    return caught(error);
+    return status_of_exception(error);
   }
 }
 

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "cache/cache.h"
 #include "chain/report.h"
-#include "chain/ways.h"
+#include "chain/routes.h"
 #include "discover/places.h"
 #include "facts/environment.h"
 #include "facts/tools.h"
@@ -133,14 +133,14 @@ void add_gpu_checks(const MachineFacts& machine, Report* checks) {
       "(apt install rocm from AMD's repository)"));
 }
 
-Report ways_json(const MachineFacts& machine) {
+Report routes_json(const MachineFacts& machine) {
   Report list = Report::array();
-  for (const Way& way : find_ways(machine)) {
-    list.push_back({{"name", way.name},
-                    {"verdict", way.verdict()},
-                    {"found", way.found},
-                    {"needs", way.needs.empty() ? Report(nullptr) : Report(way.needs)},
-                    {"reasons", to_json(way.reasons)}});
+  for (const BuildRoute& route : find_routes(machine)) {
+    list.push_back({{"name", route.name},
+                    {"verdict", route.verdict()},
+                    {"found", route.found},
+                    {"needs", route.needs.empty() ? Report(nullptr) : Report(route.needs)},
+                    {"reasons", to_json(route.reasons)}});
   }
   return list;
 }
@@ -250,7 +250,7 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
          {"for", tool.purpose},
          {"package", tool.package}});
   }
-  json["ways"] = ways_json(machine);
+  json["ways"] = routes_json(machine);
   json["cache"] = cache_json();
   json["search"] = Report::array();
   for (const Place& place : search_places(search)) {

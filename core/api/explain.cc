@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "chain/chain_report.h"
-#include "chain/known_ops.h"
+#include "chain/op_names.h"
 #include "chain/resolver.h"
 #include "discover/order.h"
 #include "inspect/inspect_file.h"
@@ -127,13 +127,13 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
     }
   }
   json["policy"] = to_json(runtime->settings());
-  const std::vector<std::string> known = known_ops(*catalog);
+  const std::vector<std::string> known = op_names(*catalog);
   json["known_ops"] = known;
   std::vector<std::string> names = known_plugins(*catalog);
   names.insert(names.end(), known.begin(), known.end());
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  json["near_ops"] = found ? std::vector<std::string>() : near_names(name, names);
+  json["near_ops"] = found ? std::vector<std::string>() : similar_names(name, names);
   return json;
 }
 

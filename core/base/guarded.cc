@@ -33,7 +33,7 @@ void ErrorBuffer::write(std::string_view first, std::string_view second,
   data[used] = '\0';
 }
 
-opdock_status caught(const ErrorBuffer& error) noexcept {
+opdock_status status_of_exception(const ErrorBuffer& error) noexcept {
   try {
     throw;
   } catch (const Error& failure) {

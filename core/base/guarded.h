@@ -30,7 +30,7 @@ struct ErrorBuffer {
 
 // Translates the exception that is being handled into a status and a text. An opdock::Error brings
 // its own.
-[[gnu::cold]] opdock_status caught(const ErrorBuffer& error) noexcept;
+[[gnu::cold]] opdock_status status_of_exception(const ErrorBuffer& error) noexcept;
 // Describes the exception that is being handled, as "an exception: …". For what a plugin's function
 // threw.
 std::string text_of_exception();
@@ -47,7 +47,7 @@ template <class F>
       return body();
     }
   } catch (...) {
-    return caught(error);
+    return status_of_exception(error);
   }
 }
 

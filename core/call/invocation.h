@@ -82,7 +82,7 @@ template <class F>
     return body();
   } catch (...) {
     char text[256] = "";
-    const opdock_status status = caught({text, sizeof text});
+    const opdock_status status = status_of_exception({text, sizeof text});
     return in.fail(status, text);
   }
 }

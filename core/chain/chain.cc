@@ -36,7 +36,7 @@ bool was_cancelled(const ChainStep& step) {
 
 class Run {
  public:
-  Run(opdock_runtime* runtime, const Wanted& wanted, const opdock_function* function,
+  Run(opdock_runtime* runtime, const ChainRequest& wanted, const opdock_function* function,
       HookedProgress* progress)
       : runtime_(runtime), wanted_(wanted), function_(function), progress_(progress) {
     record_.device = wanted.device;
@@ -146,7 +146,7 @@ class Run {
   }
 
   opdock_runtime* runtime_;
-  const Wanted& wanted_;
+  const ChainRequest& wanted_;
   const opdock_function* function_;
   HookedProgress* progress_;
   std::vector<CandidatePtr> providers_;
@@ -232,7 +232,7 @@ std::vector<Reason> ChainRecord::reasons() const {
   return all;
 }
 
-ChainRecord run_chain(opdock_runtime* runtime, const Wanted& wanted,
+ChainRecord run_chain(opdock_runtime* runtime, const ChainRequest& wanted,
                       const opdock_function* function, HookedProgress* progress) {
   const Waiting waiting(runtime->hooks());  // files are hashed, libraries opened, drivers started
   return Run(runtime, wanted, function, progress).run();

@@ -51,7 +51,7 @@ struct ChainRecord {
 };
 
 // The op and the device that the chain looks for.
-struct Wanted {
+struct ChainRequest {
   std::string name;  // the name as the caller gave it: "op" or "plugin/op"
   std::string op;
   std::string schema;
@@ -62,7 +62,7 @@ struct Wanted {
 
 // Takes the steps for one op on one device. function: NULL for a dry run, which loads, compiles,
 // builds and imports nothing. Blocking; any thread.
-ChainRecord run_chain(opdock_runtime* runtime, const Wanted& wanted,
+ChainRecord run_chain(opdock_runtime* runtime, const ChainRequest& wanted,
                       const opdock_function* function, HookedProgress* progress);
 
 // ---- parts of the chain
@@ -72,9 +72,9 @@ const OpClaim* claim_of(const Candidate& candidate, const std::string& op);
 // Returns whether the reason explains a refusal; a notice does not.
 bool is_serious(const Reason& reason);
 // Returns the reasons against a candidate for what is wanted, without loading it.
-std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wanted);
+std::vector<Reason> reasons_against(const Candidate& candidate, const ChainRequest& wanted);
 // Returns whether the host part fits this machine and the file carries source for the device.
-bool can_compile(const Candidate& candidate, const Wanted& wanted);
+bool can_compile(const Candidate& candidate, const ChainRequest& wanted);
 // Adds to `reason` the plugin's name and path, which precede it in a story.
 StepReason reason_of(const Candidate& candidate, Reason reason);
 StepReason reason_of(const SourcePlugin& source, Reason reason);
@@ -83,19 +83,19 @@ std::string jit_denied(opdock_runtime* runtime);
 
 // Loads the candidate and returns its op, with its kernels if the device is a GPU. compile: compile
 // the image at run time instead of taking one from the file. Returns NULL and reasons on failure.
-Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wanted& wanted,
+Target* load_target(const std::shared_ptr<const Candidate>& candidate, const ChainRequest& wanted,
                     opdock_runtime* runtime, bool compile, Progress* progress,
                     std::vector<Reason>* reasons);
 
 // Takes the build step: source plugins, from the cache or built now.
-void take_build_step(opdock_runtime* runtime, const Wanted& wanted, bool dry,
+void take_build_step(opdock_runtime* runtime, const ChainRequest& wanted, bool dry,
                      HookedProgress* progress, ChainRecord* record);
 
 // Takes the last step, the reference. The earlier steps are in `record`.
-void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
+void take_reference_step(opdock_runtime* runtime, const ChainRequest& wanted,
                          const opdock_function* function, ChainRecord* record);
 // Returns whether the last step might serve. If it cannot, and no plugin serves, there is no
 // function.
-bool has_reference(opdock_runtime* runtime, const Wanted& wanted);
+bool has_reference(opdock_runtime* runtime, const ChainRequest& wanted);
 
 }  // namespace opdock

@@ -45,7 +45,8 @@ const DeviceVerdict* verdict_for(const Verdict& verdict, opdock_device device) {
 }
 
 // Returns the reasons that hold regardless of the file's images.
-std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const Wanted& wanted) {
+std::vector<Reason> reasons_against_host_part(const Candidate& candidate,
+                                              const ChainRequest& wanted) {
   std::vector<Reason> reasons = reasons_against_file(candidate.verdict);
   if (const DeviceVerdict* device = verdict_for(candidate.verdict, wanted.device)) {
     std::copy_if(device->reasons.begin(), device->reasons.end(), std::back_inserter(reasons),
@@ -89,7 +90,7 @@ StepReason reason_of(const Candidate& candidate, Reason reason) {
   return {plugin, candidate.path, std::move(reason)};
 }
 
-std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wanted) {
+std::vector<Reason> reasons_against(const Candidate& candidate, const ChainRequest& wanted) {
   std::vector<Reason> reasons = reasons_against_host_part(candidate, wanted);
   if (!reasons.empty()) return reasons;
   const DeviceVerdict* device = verdict_for(candidate.verdict, wanted.device);
@@ -102,7 +103,7 @@ std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wa
   return reasons;
 }
 
-bool can_compile(const Candidate& candidate, const Wanted& wanted) {
+bool can_compile(const Candidate& candidate, const ChainRequest& wanted) {
   if (wanted.device.type == OPDOCK_CPU) return false;
   const std::vector<DeviceImage>& images = candidate.file.images;
   return std::any_of(images.begin(), images.end(),

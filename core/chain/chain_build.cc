@@ -24,22 +24,22 @@ using SourcePtr = std::shared_ptr<const SourcePlugin>;
 using EntryPtr = std::shared_ptr<CacheEntry>;
 
 // The cache entries that plugins were loaded from. They are not evicted while this process lives.
-struct Held {
+struct PinnedEntries {
   Mutex mutex;
   std::set<EntryPtr> entries;
 };
-Held& held = *new Held;
+PinnedEntries& pinned_entries = *new PinnedEntries;
 
-void hold(EntryPtr entry) {
-  const std::lock_guard lock(held.mutex);
-  held.entries.insert(std::move(entry));
+void pin(EntryPtr entry) {
+  const std::lock_guard lock(pinned_entries.mutex);
+  pinned_entries.entries.insert(std::move(entry));
 }
 
 bool decide(const SourcePlugin& source, opdock_runtime* runtime, bool ahead_of_time,
             BuildOptions* options, std::vector<Reason>* reasons) {
-  const Settings& said = runtime->settings();
-  const ArchSettings lists{said.cuda_archs.value, said.cuda_archs.place, said.hip_archs.value,
-                           said.hip_archs.place};
+  const Settings& settings = runtime->settings();
+  const ArchSettings lists{settings.cuda_archs.value, settings.cuda_archs.place,
+                           settings.hip_archs.value, settings.hip_archs.place};
   return decide_archs(*source.manifest, lists, *runtime->machine(), ahead_of_time, options,
                       reasons);
 }
@@ -58,7 +58,7 @@ bool explains_failure(const Reason& reason) {
 
 class BuildStep {
  public:
-  BuildStep(opdock_runtime* runtime, const Wanted& wanted, bool dry, HookedProgress* progress,
+  BuildStep(opdock_runtime* runtime, const ChainRequest& wanted, bool dry, HookedProgress* progress,
             ChainRecord* record)
       : runtime_(runtime), wanted_(wanted), dry_(dry), progress_(progress), record_(record) {
     step_.kind = ChainStep::Kind::kBuild;
@@ -75,7 +75,7 @@ class BuildStep {
     for (const SourcePtr& source : sources) {
       std::vector<Reason> reasons;
       step_.changed.clear();
-      outdone_.clear();
+      outdated_.clear();
       const bool served = try_source(*source, &reasons);
       if (served) {
         step_.outcome = ChainStep::Outcome::kUsed;
@@ -125,8 +125,8 @@ class BuildStep {
     if (options.cpu_level != 0) others.emplace_back(options).cpu_level = 0;
     BuildOptions ahead = options;
     ahead.cpu_level = 0;
-    std::vector<Reason> said_before;
-    if (decide(source, runtime_, true, &ahead, &said_before) &&
+    std::vector<Reason> reasons_before;
+    if (decide(source, runtime_, true, &ahead, &reasons_before) &&
         (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs))
       others.push_back(ahead);
     for (const BuildOptions& other : others) {
@@ -143,7 +143,7 @@ class BuildStep {
       return false;
     }
     if (dry_) return may_build(source, options, reasons);
-    return build(source, options, cache, reasons) || use_outdone(source, options, cache, reasons);
+    return build(source, options, cache, reasons) || use_outdated(source, options, cache, reasons);
   }
 
   // Reads the plugin's files, unless they look as they did when they were last read.
@@ -166,7 +166,7 @@ class BuildStep {
                 newer_compiler(*source.manifest, options, *entry, cache, !dry_)) {
           step_.changed = {*std::move(newer)};
           if (!dry_) {
-            outdone_.push_back(entry);
+            outdated_.push_back(entry);
             continue;
           }
         }
@@ -187,12 +187,12 @@ class BuildStep {
   // Uses the PTX that was to be replaced, as it is better than nothing if the newer compiler fails.
   // The replacement is not tried again until a compiler changes, unless the failure may be
   // temporary.
-  bool use_outdone(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
-                   std::vector<Reason>* reasons) {
+  bool use_outdated(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
+                    std::vector<Reason>* reasons) {
     const bool may_pass = std::any_of(reasons->begin(), reasons->end(), [](const Reason& reason) {
       return reason.code == Code::kCancelled || is_passing(reason);
     });
-    for (const EntryPtr& entry : outdone_) {
+    for (const EntryPtr& entry : outdated_) {
       std::vector<Reason> why;
       if (!use_cached(source, entry, &why)) continue;
       if (!may_pass) accept_stand_in(*source.manifest, options, *entry, cache);
@@ -241,7 +241,7 @@ class BuildStep {
       return false;
     }
     if (why.empty() || compile) {
-      hold(entry);
+      pin(entry);
       why.clear();
       record_->target = load_target(candidate, wanted_, runtime_, compile, progress_, &why);
     }
@@ -294,12 +294,12 @@ class BuildStep {
   }
 
   opdock_runtime* runtime_;
-  const Wanted& wanted_;
+  const ChainRequest& wanted_;
   const bool dry_;
   HookedProgress* progress_;
   ChainRecord* record_;
   ChainStep step_{};
-  std::vector<EntryPtr> outdone_;  // the source's entries that a newer compiler here can improve
+  std::vector<EntryPtr> outdated_;  // the source's entries that a newer compiler here can improve
 };
 
 }  // namespace
@@ -310,7 +310,7 @@ StepReason reason_of(const SourcePlugin& source, Reason reason) {
   return {plugin, source.folder, std::move(reason)};
 }
 
-void take_build_step(opdock_runtime* runtime, const Wanted& wanted, bool dry,
+void take_build_step(opdock_runtime* runtime, const ChainRequest& wanted, bool dry,
                      HookedProgress* progress, ChainRecord* record) {
   BuildStep(runtime, wanted, dry, progress, record).take();
 }

@@ -141,7 +141,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
 }
 
 // Returns the kernels compiled for exactly this GPU from the source that the plugin carries.
-Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
+Kernels* compiled_kernels(const LoadedPlugin& plugin, const ChainRequest& wanted, Driver* driver,
                           opdock_runtime* runtime, Progress* progress,
                           std::vector<Reason>* reasons) {
   const KernelRegistry::Key key = KernelRegistry::key(plugin, wanted.device, Origin::kSource);
@@ -199,7 +199,7 @@ std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* r
 
 }  // namespace
 
-Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wanted& wanted,
+Target* load_target(const std::shared_ptr<const Candidate>& candidate, const ChainRequest& wanted,
                     opdock_runtime* runtime, bool compile, Progress* progress,
                     std::vector<Reason>* reasons) {
   if (runtime->is_described()) {

@@ -66,7 +66,7 @@ struct Declaration {
   int device_arg = -1;
 };
 
-Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
+Declaration find_declaration(const Catalog& catalog, const ChainRequest& wanted) {
   Declaration found;
   bool has_rules = false;
   for (const std::shared_ptr<const SourcePlugin>& source : catalog.source_providers(wanted.name)) {
@@ -101,7 +101,7 @@ Reason unusable(std::string found) {
 }
 
 // Makes *out, or returns the reason why it cannot.
-std::optional<Reason> make_op(const Wanted& wanted, const Declaration& declaration,
+std::optional<Reason> make_op(const ChainRequest& wanted, const Declaration& declaration,
                               const Hooks& hooks, std::unique_ptr<ReferenceOp>* out) {
   Reason error{};
   std::optional<Schema> schema = parse_schema(wanted.schema, &error);
@@ -161,14 +161,14 @@ std::optional<std::string> find_file(const Hooks& hooks, const std::string& op,
 
 }  // namespace
 
-bool has_reference(opdock_runtime* runtime, const Wanted& wanted) {
+bool has_reference(opdock_runtime* runtime, const ChainRequest& wanted) {
   const Hooks& hooks = runtime->hooks();
   if (hooks.references == nullptr || runtime->settings().fallback.value == "error") return false;
   const Declaration declaration = find_declaration(*runtime->catalog(), wanted);
   return find_file(hooks, wanted.op, declaration.file).has_value();
 }
 
-void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
+void take_reference_step(opdock_runtime* runtime, const ChainRequest& wanted,
                          const opdock_function* function, ChainRecord* record) {
   const Hooks& hooks = runtime->hooks();
   const Setting& policy = runtime->settings().fallback;

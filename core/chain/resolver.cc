@@ -4,9 +4,9 @@
 #include <mutex>
 
 #include "base/mutex.h"
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "chain/chain_report.h"
-#include "chain/known_ops.h"
+#include "chain/op_names.h"
 #include "chain/runtime.h"
 #include "schema/dtype.h"
 
@@ -68,23 +68,23 @@ Status FunctionTable::get(const std::string& name, opdock_function** out) {
   const std::vector<CandidatePtr> candidates = catalog->providers(name);
   const std::vector<SourcePtr> sources = catalog->source_providers(name);
   if (candidates.empty() && sources.empty()) {
-    const std::vector<std::string> known = known_ops(*catalog);
-    std::string near;
-    for (const std::string& one : near_names(name, known)) {
-      near += (near.empty() ? "; did you mean " : " or ") + one;
+    const std::vector<std::string> known = op_names(*catalog);
+    std::string similar;
+    for (const std::string& one : similar_names(name, known)) {
+      similar += (similar.empty() ? "; did you mean " : " or ") + one;
     }
-    if (near.empty()) {
-      for (const std::string& one : near_names(name, known_plugins(*catalog))) {
-        near += (near.empty() ? "; did you mean an op of the plugin " : " or ") + one;
+    if (similar.empty()) {
+      for (const std::string& one : similar_names(name, known_plugins(*catalog))) {
+        similar += (similar.empty() ? "; did you mean an op of the plugin " : " or ") + one;
       }
     }
     const char* const advice =
         known.empty() ? "No plugin was found at all: `opdock doctor` shows where they are searched"
                       : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
     return {OPDOCK_NOT_FOUND, "no plugin in the search path provides \"" + name + "\"" +
-                                  (near.empty() ? ". " : near + "? ") + advice};
+                                  (similar.empty() ? ". " : similar + "? ") + advice};
   }
-  Wanted found;
+  ChainRequest found;
   const Status is_known = wanted(name, &found);
   std::optional<Schema> schema;
   if (is_known.ok()) schema = parse_schema(found.schema, nullptr);
@@ -141,7 +141,7 @@ std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
   if (latest != nullptr && !latest->cancelled && (latest != before || latest->target != nullptr)) {
     return latest;
   }
-  const Wanted wanted{
+  const ChainRequest wanted{
       function.name(), function.schema().name, function.info().schema, function.digest(),
       device,          function.arg_devices()};
   auto record =
@@ -177,7 +177,7 @@ Status FunctionTable::resolve(const opdock_function& function, opdock_device dev
 
 std::shared_ptr<const ChainRecord> FunctionTable::explain(const std::string& name,
                                                           opdock_device device) {
-  Wanted found;
+  ChainRequest found;
   if (!wanted(name, &found).ok()) return nullptr;
   const std::shared_ptr<Resolution> slot = resolution(name, device);
   {

@@ -69,10 +69,10 @@ class FunctionTable : public Resolver {
   void record_failure(const opdock_function& function, const Target& target,
                       const std::vector<Reason>& reasons);
   // Returns what the first plugin that provides the op declares.
-  Declared declared(const Wanted& wanted);
+  Declared declared(const ChainRequest& wanted);
   // Finds the schema under this name: that of the best plugin that may serve, else of any. If none
   // can be read, the status's text says what is wrong with one of them, if there is any.
-  Status wanted(const std::string& name, Wanted* out);
+  Status wanted(const std::string& name, ChainRequest* out);
 
   opdock_runtime* runtime_;
   Mutex mutex_;

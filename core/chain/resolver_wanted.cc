@@ -27,7 +27,7 @@ const OpDecl* declaration_of(const SourcePlugin& source, const std::string& op) 
 
 // Returns whether the candidate serves the op on some device of this machine, as it is or once its
 // device code is compiled.
-bool may_serve(const Candidate& candidate, Wanted wanted) {
+bool may_serve(const Candidate& candidate, ChainRequest wanted) {
   if (candidate.verdict.state != State::kRejected) return true;
   for (const DeviceVerdict& device : candidate.verdict.devices) {
     if (device.index < 0) continue;
@@ -39,9 +39,9 @@ bool may_serve(const Candidate& candidate, Wanted wanted) {
 
 }  // namespace
 
-Status FunctionTable::wanted(const std::string& name, Wanted* out) {
+Status FunctionTable::wanted(const std::string& name, ChainRequest* out) {
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
-  Wanted& wanted = *out = {name, op_name(name), "", "", {}, {}};
+  ChainRequest& wanted = *out = {name, op_name(name), "", "", {}, {}};
   Status none{OPDOCK_INCOMPATIBLE, ""};
   const auto take = [&](const OpClaim& claim) {
     Reason error{};
@@ -79,7 +79,7 @@ Status FunctionTable::wanted(const std::string& name, Wanted* out) {
   return none;
 }
 
-Declared FunctionTable::declared(const Wanted& wanted) {
+Declared FunctionTable::declared(const ChainRequest& wanted) {
   // Flags that a caller has to be ready for, whichever provider serves.
   constexpr uint32_t kAny =
       OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_HOST_SYNC | OPDOCK_OP_RANDOM | OPDOCK_OP_RETAINS;

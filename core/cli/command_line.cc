@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 #include "declare.h"
 #include "fmt/format.h"
@@ -24,8 +24,8 @@ Words names_of(const CLI::App& app) {
 }
 
 std::string guess(const std::string& word, const Words& known) {
-  const Words near = near_names(word, known);
-  return near.empty() ? "" : fmt::format("did you mean {}?", join_or(near));
+  const Words similar = similar_names(word, known);
+  return similar.empty() ? "" : fmt::format("did you mean {}?", join_or(similar));
 }
 
 // Descends from `app` by the leading words that are commands, which are put into `path`. Throws

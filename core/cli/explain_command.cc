@@ -67,10 +67,10 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
   }
   if (report.at("candidates").empty()) {
     const std::vector<std::string> known = report.at("known_ops").get<std::vector<std::string>>();
-    const std::vector<std::string> near = report.at("near_ops").get<std::vector<std::string>>();
+    const std::vector<std::string> similar = report.at("near_ops").get<std::vector<std::string>>();
     complain(fmt::format("found no plugin or op named \"{}\"; {}", name,
-                         known.empty()   ? "no plugin was found at all: see `opdock doctor`"
-                         : !near.empty() ? fmt::format("did you mean {}?", join_or(near))
+                         known.empty()      ? "no plugin was found at all: see `opdock doctor`"
+                         : !similar.empty() ? fmt::format("did you mean {}?", join_or(similar))
                          : known.size() > kMaxOpsNamed
                              ? "`opdock list` shows the plugins, `opdock list --details "
                                "NAME` what one has"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 #include "commands.h"
 #include "fmt/format.h"
@@ -55,11 +55,11 @@ void check_names(const Report& plugins, const std::vector<std::string>& wanted) 
     }
     std::sort(known.begin(), known.end());
     known.erase(std::unique(known.begin(), known.end()), known.end());
-    const std::vector<std::string> near = near_names(name, known);
+    const std::vector<std::string> similar = similar_names(name, known);
     throw Failure{OPDOCK_NOT_FOUND,
                   fmt::format("list: found no plugin or op named \"{}\"; {}", name,
-                              near.empty() ? "`opdock list` shows what there is"
-                                           : fmt::format("did you mean {}?", join_or(near)))};
+                              similar.empty() ? "`opdock list` shows what there is"
+                                              : fmt::format("did you mean {}?", join_or(similar)))};
   }
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 #include "fmt/format.h"
 #include "report_text.h"
@@ -64,10 +64,10 @@ std::string named(const std::string& text, const std::string& plugin_path,
   }
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  const std::vector<std::string> near = near_names(text, known);
+  const std::vector<std::string> similar = similar_names(text, known);
   throw Usage{fmt::format("\"{}\": No such file or plugin", text), wanted,
-              near.empty() ? "correct the path; `opdock list` shows the plugins that are found"
-                           : fmt::format("did you mean {}?", join_or(near)),
+              similar.empty() ? "correct the path; `opdock list` shows the plugins that are found"
+                              : fmt::format("did you mean {}?", join_or(similar)),
               "PATH", ""};
 }
 

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 #include "fmt/format.h"
 #include "inspect_text.h"
@@ -32,9 +32,9 @@ int look(const std::string& path) {
 void check_word(const std::string& option, const std::vector<std::string>& words,
                 const std::string& text) {
   if (std::find(words.begin(), words.end(), text) != words.end()) return;
-  const std::vector<std::string> near = near_names(text, words);
+  const std::vector<std::string> similar = similar_names(text, words);
   throw Usage{quoted(text), join_or(words),
-              near.empty() ? "" : fmt::format("did you mean {}?", near.front()), option, ""};
+              similar.empty() ? "" : fmt::format("did you mean {}?", similar.front()), option, ""};
 }
 
 void check_number(const std::string& option, uint64_t least, uint64_t most,

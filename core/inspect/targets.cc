@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/files.h"
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 #include "inspect/distributions.h"
 #include "inspect/finder.h"
@@ -282,13 +282,13 @@ const Distribution& find_named(const std::string& option, const std::string& nam
     if (normal_name(one.name) == wanted) return one;
     names.push_back(normal_name(one.name));
   }
-  const std::vector<std::string> near = near_names(wanted, names);
+  const std::vector<std::string> similar = similar_names(wanted, names);
   throw Error(OPDOCK_NOT_FOUND,
               option + ": found no \"" + name + "\" in " +
                   (sites.empty() ? "a Python without folders of packages" : join(sites)) +
                   ", wanted an installed package; " +
-                  (near.empty() ? "install it, or name its wheel or folder"
-                                : "did you mean " + join_or(near) + "?"));
+                  (similar.empty() ? "install it, or name its wheel or folder"
+                                   : "did you mean " + join_or(similar) + "?"));
 }
 
 void Search::add_packages() {

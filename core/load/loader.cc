@@ -26,7 +26,7 @@ struct Slot {
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
-  Lacking lacking;  // after a failure: what the file lacked
+  MissingDependency missing;  // after a failure: what the file lacked
 };
 
 using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
@@ -125,7 +125,7 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     reasons->push_back(deadlock_reason(candidate->path + " to be loaded"));
     return nullptr;
   }
-  if (!slot->is_done || (slot->plugin == nullptr && slot->lacking.may_be_there())) {
+  if (!slot->is_done || (slot->plugin == nullptr && slot->missing.may_be_available())) {
     std::vector<Reason> why;
     std::unique_ptr<LoadedPlugin> plugin;
     if (guard.was_poisoned()) {
@@ -134,10 +134,10 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     } else {
       plugin = load_now(candidate, host, &why);
     }
-    Lacking lacking(why);
+    MissingDependency missing(why);
     const NoFork whole;
     slot->plugin = std::move(plugin);
-    slot->lacking = std::move(lacking);
+    slot->missing = std::move(missing);
     slot->reasons = std::move(why);
     slot->is_done = slot->plugin != nullptr || !is_passing(slot->reasons);
   }

@@ -27,7 +27,7 @@ struct LoadedPlugin {
 // note, and calls init(host).
 // On failure returns NULL and appends reasons (stage "load", or file-changed). A failure is
 // remembered for that file content, except file-changed, and except when the loader refused the
-// file because it lacked something that may be available now (Lacking).
+// file because it lacked something that may be available now (MissingDependency).
 // Thread-safe: if two threads ask for one plugin, it is loaded once. May block. A constructor or
 // init that asks for its own plugin gets NULL (within-itself), and so does a child that was forked
 // while another thread loaded the plugin (left-by-fork).

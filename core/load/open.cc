@@ -204,7 +204,7 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
   return CheckedFile(candidate).check(reasons) ? handle : nullptr;
 }
 
-Lacking::Lacking(const std::vector<Reason>& reasons) {
+MissingDependency::MissingDependency(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     if (reason.code != Code::kLoadFailed) continue;
     is_something_ = true;
@@ -214,7 +214,7 @@ Lacking::Lacking(const std::vector<Reason>& reasons) {
   if (is_something_) objects_ = objects_here();
 }
 
-bool Lacking::may_be_there() const {
+bool MissingDependency::may_be_available() const {
   if (!is_something_) return false;
   if (is_file_ || objects_here() != objects_) return true;
   return !symbol_.empty() && dlsym(RTLD_DEFAULT, symbol_.c_str()) != nullptr;

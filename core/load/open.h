@@ -27,11 +27,11 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons);
 // Records what a file lacked when the loader refused it, and tells whether that may be available
 // now: a library that was not found, or a symbol, if other objects were loaded or made global
 // since. The loader runs no code of a file that it refuses, so another attempt does no harm.
-class Lacking {
+class MissingDependency {
  public:
-  Lacking() = default;  // lacks nothing: another attempt would fail in the same way
-  explicit Lacking(const std::vector<Reason>& reasons);
-  bool may_be_there() const;
+  MissingDependency() = default;  // lacks nothing: another attempt would fail in the same way
+  explicit MissingDependency(const std::vector<Reason>& reasons);
+  bool may_be_available() const;
 
  private:
   bool is_something_ = false, is_file_ = false;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "base/texts.h"
 
 namespace opdock {
@@ -18,8 +18,8 @@ static std::string describe(const toml::node& node) {
 }
 
 std::string guess(std::string_view word, const std::vector<std::string>& known) {
-  const std::vector<std::string> near = near_names(std::string(word), known);
-  return near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near.front());
+  const std::vector<std::string> similar = similar_names(std::string(word), known);
+  return similar.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", similar.front());
 }
 
 static TextPlace place_of(const toml::source_region& source) {

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "base/near_names.h"
+#include "base/similar_names.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -46,8 +46,8 @@ std::string meant_dtype(std::string_view text) {
   }
   std::vector<std::string> names;
   for (const detail::DtypeName& known : detail::kDtypeNames) names.emplace_back(known.name);
-  const std::vector<std::string> near = near_names(word, names);
-  return near.empty() ? "" : near.front();
+  const std::vector<std::string> similar = similar_names(word, names);
+  return similar.empty() ? "" : similar.front();
 }
 
 std::string to_text(opdock_device device) {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "base/near_names.h"
 #include "base/sha256.h"
+#include "base/similar_names.h"
 #include "opdock/plugin.h"
 #include "schema/defaults.h"
 #include "schema/scanner.h"
@@ -31,8 +31,8 @@ constexpr std::string_view kTypeList =
 std::string meant_type(std::string_view word) {
   std::vector<std::string> names;
   for (const TypeName& type : kTypes) names.emplace_back(type.name);
-  const std::vector<std::string> near = near_names(std::string(word), names);
-  return near.empty() ? "" : " (did you mean " + near.front() + "?)";
+  const std::vector<std::string> similar = similar_names(std::string(word), names);
+  return similar.empty() ? "" : " (did you mean " + similar.front() + "?)";
 }
 
 // Parameters are passed by name from Python, so none may be one of its keywords.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chain/known_ops.h"
+#include "chain/op_names.h"
 
 #include <set>
 
 namespace opdock {
 
-std::vector<std::string> known_ops(const Catalog& catalog) {
+std::vector<std::string> op_names(const Catalog& catalog) {
   std::set<std::string> names;
   for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
     if (!candidate->file.note) continue;

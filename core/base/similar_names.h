@@ -14,6 +14,7 @@ namespace opdock {
 //   - it starts with `name`, or
 //   - `name` starts or ends with it ("torch" for "libtorch").
 // Case does not count. If `name` is "plugin/op", only the op is compared.
-std::vector<std::string> near_names(const std::string& name, const std::vector<std::string>& known);
+std::vector<std::string> similar_names(const std::string& name,
+                                       const std::vector<std::string>& known);
 
 }  // namespace opdock

@@ -11,7 +11,7 @@ namespace opdock {
 
 // Returns the names of all ops of the catalogue's plugins, source plugins included, sorted and
 // without duplicates.
-std::vector<std::string> known_ops(const Catalog& catalog);
+std::vector<std::string> op_names(const Catalog& catalog);
 // Returns the names of all plugins, likewise.
 std::vector<std::string> known_plugins(const Catalog& catalog);
 

@@ -45,7 +45,7 @@ bool loads(const CandidatePtr& candidate) {
   return is_loaded;
 }
 
-TEST(Lack, OfASymbolIsAskedAgainWhenALibraryHasCome) {
+TEST(Retry, OfASymbolIsAskedAgainWhenALibraryHasCome) {
   const Folder folder;
   const std::string path = folder.add("missing_at_first");
   const CandidatePtr candidate = at(*find(explicit_place(path)), path);
@@ -63,7 +63,7 @@ TEST(Lack, OfASymbolIsAskedAgainWhenALibraryHasCome) {
   EXPECT_TRUE(loads(candidate));
 }
 
-TEST(Lack, OfALibraryIsAskedAgain) {
+TEST(Retry, OfALibraryIsAskedAgain) {
   const Folder folder;
   const std::string path = folder.add("needs_library");
   const std::string library = folder.path("libcase_at_first_absent.so");
@@ -77,7 +77,7 @@ TEST(Lack, OfALibraryIsAskedAgain) {
 }
 
 // A failed init has already run; what the process loads later is no reason to run it again.
-TEST(Lack, IsNotWhatAFailedInitHas) {
+TEST(Retry, IsNotWhatAFailedInitHas) {
   const Folder folder;
   const std::string path = folder.add("init_status_3"), other = folder.add("larger_plugin");
   const std::shared_ptr<const Catalog> catalog = find(explicit_place(folder.path()));

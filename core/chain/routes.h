@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-struct Way {
+struct BuildRoute {
   std::string name;             // "binary plugins", "building from source", …
   std::string found;            // what it would use: "g++ 12.2.0, Meson 1.12.0"; may be empty
   std::vector<Reason> reasons;  // what is missing or incompatible
@@ -22,6 +22,6 @@ struct Way {
 
 // Judges the ways by the same rules as building. Starts the tools to ask for their versions (once
 // per process), so the first call takes a second; loads no compiler. Thread-safe.
-std::vector<Way> find_ways(const MachineFacts& machine);
+std::vector<BuildRoute> find_routes(const MachineFacts& machine);
 
 }  // namespace opdock

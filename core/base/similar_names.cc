@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/near_names.h"
+#include "base/similar_names.h"
 
 #include <algorithm>
 #include <cctype>
@@ -35,8 +35,8 @@ size_t distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::vector<std::string> near_names(const std::string& name,
-                                    const std::vector<std::string>& known) {
+std::vector<std::string> similar_names(const std::string& name,
+                                       const std::vector<std::string>& known) {
   const std::string wanted = lower(name.substr(name.rfind('/') + 1));
   if (wanted.empty() || wanted.size() > kMaxLetters) return {};
   std::vector<std::pair<size_t, std::string>> found;
