@@ -78,7 +78,7 @@ int LockFile::try_lock() {
   if (fd_ < 0) return EBADF;
   if (const int error = try_flock(fd_, LOCK_EX)) return error;
   locked_ = true;
-  holder_.take();
+  holder_.lock();
   struct stat mine{}, there{};
   if (fstat(fd_, &mine) != 0 || stat(path_.c_str(), &there) != 0 || mine.st_ino != there.st_ino ||
       mine.st_dev != there.st_dev) {

@@ -279,7 +279,7 @@ std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) c
     }
   }
   if (known == nullptr) return unpack_member(zip_, entry, problem);
-  const std::lock_guard turn(known->turn);
+  const std::lock_guard lock(known->mutex);
   if (!known->fd) {
     std::optional<Fd> file = unpack_member(zip_, entry, problem);
     if (!file) return std::nullopt;

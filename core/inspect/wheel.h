@@ -91,7 +91,7 @@ class Wheel : public Files {
   // Large members that were unpacked, by their position in the directory. They are kept because
   // other files of the wheel need the same ones again.
   struct Unpacked {
-    std::mutex turn;
+    std::mutex mutex;
     Fd fd;
   };
   mutable std::mutex mutex_;

@@ -22,8 +22,8 @@ constexpr size_t kManySlots = 256;
 // ---- one maker per request and process
 
 struct ImageSlot {
-  ForkAwareLock
-      lock;  // held by the thread that makes the image; the table's mutex guards what follows
+  ForkAwareLock lock;  // held by the thread that makes the image
+  // The table's mutex guards the members below.
   uint64_t round = 0;
   bool failed = false;  // in the last round; `reasons` say why
   std::vector<Reason> reasons;
