@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import opdock
-from opdock.testing import in_each_way, on
+from opdock.testing import on, with_each_choice
 
 # Row lengths that kernels treat differently: values at and around each limit.
 LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
@@ -83,7 +83,7 @@ def assert_no_larger_error(ours, theirs, dtype, length, deviation=1.0, mean=0.0)
 def each_way(device, op, *args, **keywords):
     """Returns a (way, result) pair for each way to launch the op on a GPU, including the op's own
     choice."""
-    found = in_each_way(lambda: on(device, op)(*args, **keywords))
+    found = with_each_choice(lambda: on(device, op)(*args, **keywords))
     assert len(found) > 1 or device == "cpu", "its own is one of them"
     return found
 

@@ -64,7 +64,7 @@ def has(op, file):
 _executed = {}
 
 
-def _has_come(module):
+def _is_importable_now(module):
     """Returns whether a module that a reference could not import can be imported now."""
     try:
         return module is not None and importlib.util.find_spec(module) is not None
@@ -81,7 +81,7 @@ def _execute(path):
     status = os.stat(path)
     identity = (status.st_ino, status.st_size, status.st_mtime_ns)
     known, space, why, lacked = _executed.get(str(path), (None, None, None, None))
-    if known == identity and not _has_come(lacked):
+    if known == identity and not _is_importable_now(lacked):
         return space, why
     space = {"__name__": "opdock._references." + Path(path).parent.name, "__file__": str(path)}
     why = lacked = None
@@ -209,11 +209,11 @@ def _storages(values):
             yield value.untyped_storage().data_ptr()
 
 
-def _apart(result, arguments):
+def _clone_if_alias(result, arguments):
     """Returns a reference's result, or a copy of it if it is a view of an argument: an output may
     be an argument, and writing it would change results that are still to be read."""
     if isinstance(result, list):
-        return [_apart(one, arguments) for one in result]
+        return [_clone_if_alias(one, arguments) for one in result]
     return result if arguments.isdisjoint(_storages([result])) else result.clone()
 
 
@@ -254,7 +254,7 @@ def run(reference, values, outputs, device, stream, random):
             found = (found,)
         arguments = set(_storages([*positional, *named.values()]))
         found = [
-            _apart(result, arguments) if index < 0 else result
+            _clone_if_alias(result, arguments) if index < 0 else result
             for result, index in zip(found or (), reference.returned, strict=True)
         ]
         results = zip(found, reference.returned, outputs, strict=True)

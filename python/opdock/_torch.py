@@ -158,12 +158,12 @@ def write_refusal(tensor):
 
 
 #: Held while a GPU generator's offset is read and advanced, which are two calls in torch.
-_moving = threading.Lock()
+_generator_lock = threading.Lock()
 
 
 def _renew_lock():
-    global _moving
-    _moving = threading.Lock()  # the thread that held it does not exist here
+    global _generator_lock
+    _generator_lock = threading.Lock()  # the thread that held it does not exist here
 
 
 os.register_at_fork(after_in_child=_renew_lock)
@@ -194,7 +194,7 @@ def reserve_random(generator, count, device):
         return 0, 0, seed.data_ptr(), seed
     if generator is None:
         generator = torch.cuda.default_generators[index]
-    with _moving:
+    with _generator_lock:
         offset = generator.get_offset()
         generator.set_offset(offset + (count + 3) // 4 * 4)  # torch takes multiples of 4 only
     return generator.initial_seed(), offset, 0, None

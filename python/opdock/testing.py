@@ -23,7 +23,7 @@ except ImportError:
     torch = None
 
 from opdock._author import driver
-from opdock._author.stored import in_each_way
+from opdock._author.stored import with_each_choice
 
 if torch is not None:
     from opdock._author.on_device import move, on, to_cpu, torch_has
@@ -34,11 +34,10 @@ __all__ = [
     "cuda",
     "device",
     "dtype",
-    "in_each_way",
     "move",
     "on",
 ]
-__all__ += ["reference", "to_cpu"]
+__all__ += ["reference", "to_cpu", "with_each_choice"]
 
 #: pytest then leaves this module's lines out of tracebacks.
 __tracebackhide__ = True

@@ -36,7 +36,7 @@ bool is_out(const FunctionInfo& info, PyObject* name) {
 }
 
 // Returns "; did you mean 'scale'?", or an empty string. known: names separated by ", ".
-std::string near_name(PyObject* name, const std::string& known) {
+std::string name_suggestion(PyObject* name, const std::string& known) {
   PyObject* helper = PyImport_ImportModule("opdock._names");
   PyObject* text = helper == nullptr
                        ? nullptr
@@ -58,7 +58,7 @@ bool unknown_name(const FunctionInfo& info, PyObject* name) {
   const char* text = PyUnicode_AsUTF8(name);
   raise(kArgumentError, call_name(info) + ": found an argument named '" +
                             (text == nullptr ? "?" : text) + "', wanted one of: " + known +
-                            near_name(name, known));
+                            name_suggestion(name, known));
   return false;
 }
 

@@ -31,7 +31,7 @@ bool releases_gil(const FunctionInfo& info, const Frame& frame) {
   return info.may_block || (frame.device.type == OPDOCK_CPU && frame.cpu_bytes >= kReleaseBytes);
 }
 
-bool is_torchs(const TypeEntry* entry) {
+bool is_torch_type(const TypeEntry* entry) {
   return entry != nullptr && entry->kind == ArrayKind::kTorch;
 }
 
@@ -50,14 +50,14 @@ struct Call {
     if (room.stream != nullptr || op.retains) [[unlikely]]
       set_options();
     else if (room.gpu.type != OPDOCK_CPU)
-      options = &kOnDefaultStream[is_torchs(room.model_entry)];
+      options = &kOnDefaultStream[is_torch_type(room.model_entry)];
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
   opdock_call_options& set_options() {
     if (options != &with_options) {
-      with_options = kOnDefaultStream[is_torchs(frame.model_entry)];
+      with_options = kOnDefaultStream[is_torch_type(frame.model_entry)];
       with_options.stream = frame.stream;
       options = &with_options;
     }
@@ -94,7 +94,7 @@ std::string error_text(const Call& call) {
 
 // Finishes after the op: waits for the device if arrays without a stream need that, and raises the
 // exception for `status`. Returns false with a Python error set.
-[[gnu::noinline]] bool settle_slowly(Call& call, opdock_status status) {
+[[gnu::noinline]] bool finish_call_slow(Call& call, opdock_status status) {
   std::string problem;
   opdock_status waited = OPDOCK_OK;
   if (call.frame.wait) {
@@ -109,8 +109,8 @@ std::string error_text(const Call& call) {
   return waited == OPDOCK_OK;
 }
 
-inline bool settle(Call& call, opdock_status status) {
-  return (status == OPDOCK_OK && !call.frame.wait) || settle_slowly(call, status);
+inline bool finish_call(Call& call, opdock_status status) {
+  return (status == OPDOCK_OK && !call.frame.wait) || finish_call_slow(call, status);
 }
 
 [[gnu::always_inline]] inline bool invoke(Call& call, opdock_value* results) {
@@ -120,7 +120,7 @@ inline bool settle(Call& call, opdock_status status) {
     status = opdock_invoke(call.info.handle, call.options, call.values, call.info.num_params,
                            results, call.info.num_results, call.error, kErrorSize);
   }
-  return settle(call, status);
+  return finish_call(call, status);
 }
 
 [[gnu::noinline]] bool run_planned(Call& call, const opdock_plan& plan, opdock_value* results) {
@@ -131,7 +131,7 @@ inline bool settle(Call& call, opdock_status status) {
         opdock_run_planned(call.info.handle, call.options, &plan, call.values, call.info.num_params,
                            results, call.info.num_results, call.error, kErrorSize);
   }
-  return settle(call, status);
+  return finish_call(call, status);
 }
 
 // Counts the new tensors that the call returns. libopdock counts them if the number depends on the
@@ -143,7 +143,7 @@ bool count_fresh(Call& call, Fresh* fresh) {
   uint32_t* counts = call.frame.take<uint32_t>(call.info.num_results);
   const opdock_status status = opdock_count_results(
       call.info.handle, call.values, call.info.num_params, counts, call.error, kErrorSize);
-  if (status != OPDOCK_OK) return settle(call, status);
+  if (status != OPDOCK_OK) return finish_call(call, status);
   fresh->count = 0;
   for (uint32_t i = 0; i < call.info.num_results; ++i) fresh->count += counts[i];
   fresh->counts = counts;
@@ -157,7 +157,7 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   plan->outputs = call.frame.take<opdock_output>(tensors);
   const opdock_status status = opdock_plan_call(call.info.handle, call.options, call.values,
                                                 call.info.num_params, plan, call.error, kErrorSize);
-  if (status != OPDOCK_OK) return settle(call, status);
+  if (status != OPDOCK_OK) return finish_call(call, status);
   if (plan->random_numbers == 0) return true;
   opdock_generator* generator = nullptr;
   if (!reserve_from_torch(call.info, call.frame, plan->random_numbers, &generator)) return false;
@@ -168,10 +168,10 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
 // Returns whether torch allocates the workspace: for calls on a GPU whose results are torch
 // tensors. torch reuses memory in stream order by itself, whereas returning memory to the driver is
 // work for the stream that costs 0.8 us a call on an H100.
-bool takes_torchs_workspace(const Frame& frame) {
+bool uses_torch_workspace(const Frame& frame) {
   const TypeEntry *const model = frame.model_entry, *const stream = frame.stream_entry;
   return frame.gpu.type != OPDOCK_CPU && Device(frame.device) == Device(frame.gpu) &&
-         is_torchs(model) && model->api != nullptr && is_torchs(stream);
+         is_torch_type(model) && model->api != nullptr && is_torch_type(stream);
 }
 
 // Allocates the workspace from torch. If that fails, libopdock allocates it.
@@ -193,7 +193,7 @@ void take_workspace(Call& call, const opdock_plan& plan) {
 
 // Runs a call without new results, or one whose results go to the caller's `out` arrays.
 bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
-  const bool torchs = takes_torchs_workspace(call.frame);
+  const bool torchs = uses_torch_workspace(call.frame);
   if (!torchs && !call.info.draws) return invoke(call, values);
   opdock_plan plan;
   if (!plan_call(call, fresh, &plan)) return false;
@@ -231,8 +231,8 @@ bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
     ++made;
   }
   if (made == fresh.count) {
-    if (takes_torchs_workspace(call.frame)) take_workspace(call, plan);
-    point_at(call.info, call.frame, fresh, values);
+    if (uses_torch_workspace(call.frame)) take_workspace(call, plan);
+    bind_outputs(call.info, call.frame, fresh, values);
     if (run_planned(call, plan, values))
       return finish_all(call.info, call.frame, call.objects, values, fresh);
   }
@@ -337,10 +337,10 @@ bool add_torch(PyObject** list, PyObject* object) {
 }
 
 // Converts the arguments that take_tensors() left; returns all arguments in the schema's order.
-[[gnu::noinline]] PyObject* const* take_others(const FunctionInfo& info, Frame& frame,
-                                               PyObject* const* args, Py_ssize_t num_args,
-                                               PyObject* names, uint32_t done, opdock_value* values,
-                                               PyObject** out) {
+[[gnu::noinline]] PyObject* const* bind_remaining(const FunctionInfo& info, Frame& frame,
+                                                  PyObject* const* args, Py_ssize_t num_args,
+                                                  PyObject* names, uint32_t done,
+                                                  opdock_value* values, PyObject** out) {
   PyObject** objects = frame.take<PyObject*>(info.num_params);
   for (uint32_t i = 0; i < done; ++i) objects[i] = args[i];
   return bind_arguments(info, frame, args, num_args, names, done, values, objects, out) ? objects
@@ -363,8 +363,8 @@ bool add_torch(PyObject** list, PyObject* object) {
 }
 
 // Finds the stream of the call and the model of its results, once all arguments are known.
-bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* values,
-                    PyObject* const* objects) {
+bool resolve_devices(const FunctionInfo& info, Frame& frame, const opdock_value* values,
+                     PyObject* const* objects) {
   if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return false;
   return !info.is_split || choose_model(info, frame, values, objects);
 }
@@ -375,7 +375,7 @@ bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* 
                                          PyObject* out) {
   PyObject* const* items = out_items(info, &out);
   const opdock_value* out_values = items == nullptr ? nullptr : convert_out(info, frame, items);
-  if (out_values == nullptr || !settle_devices(info, frame, values, objects)) return nullptr;
+  if (out_values == nullptr || !resolve_devices(info, frame, values, objects)) return nullptr;
   Call call(info, frame, values, objects);
   return run_into(call, items, out_values);
 }
@@ -383,7 +383,7 @@ bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* 
 // Runs the op; returns None, one result, or a tuple of results.
 [[gnu::noinline]] PyObject* run_function(const FunctionInfo& info, Frame& frame,
                                          const opdock_value* values, PyObject* const* objects) {
-  if (!settle_devices(info, frame, values, objects)) return nullptr;
+  if (!resolve_devices(info, frame, values, objects)) return nullptr;
   if (info.retains) drop_kept();
   Call call(info, frame, values, objects);
   if (info.num_results != 0 || info.draws) return run_fresh(call);
@@ -435,7 +435,7 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_co
     const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
     const uint32_t done = take_tensors(info, frame, args, count, values);
     if (names != nullptr || done != count || done != info.num_params) {
-      objects = take_others(info, frame, args, count, names, done, values, &out);
+      objects = bind_remaining(info, frame, args, count, names, done, values, &out);
       if (objects == nullptr) return nullptr;
     }
     if (!check_recording(frame, info.name)) return nullptr;

@@ -24,8 +24,8 @@ struct Where {
 };
 
 // An array on a GPU whose import, by __dlpack__, waits until the call's stream is known.
-struct Foreign {
-  Foreign* next;
+struct PendingImport {
+  PendingImport* next;
   PyObject* object;
   const TypeEntry* entry;
   Where where;
@@ -91,7 +91,7 @@ class Frame {
   const TypeEntry* stream_entry = nullptr;
   void* stream = nullptr;
 
-  Foreign* foreign = nullptr;
+  PendingImport* pending = nullptr;
   Import* imports = nullptr;
   PyObject* torch_generator = nullptr;  // a torch.Generator among the arguments; borrowed
   bool has_generator = false;           // an argument is a generator
@@ -131,7 +131,8 @@ class Frame {
     while (held_ != nullptr) {
       const Held held = *held_;  // copied: releasing it may free the memory that it is in
       held_ = held.next;
-      or_stop([&held] { held.release(held.what); });  // Python destructors may run code
+      block_on_forced_unwind(
+          [&held] { held.release(held.what); });  // Python destructors may run code
     }
   }
   // Allocates a separate block. It is freed after everything that was held later.

@@ -22,7 +22,7 @@ namespace opdock::python {
 // destructors that must not throw, and past libopdock's held locks and unfinished work. This
 // function blocks such a thread instead, as CPython 3.14 does.
 template <typename F>
-[[gnu::always_inline]] inline decltype(auto) or_stop(F&& f) {
+[[gnu::always_inline]] inline decltype(auto) block_on_forced_unwind(F&& f) {
   try {
     return std::forward<F>(f)();
   } catch (abi::__forced_unwind&) {
@@ -31,7 +31,7 @@ template <typename F>
 }
 
 [[gnu::noinline]] inline void take_gil(PyThreadState* state) noexcept {
-  or_stop([state] { PyEval_RestoreThread(state); });
+  block_on_forced_unwind([state] { PyEval_RestoreThread(state); });
 }
 
 // Releases the GIL, if `wanted`, for the lifetime of this object. The GIL must be held.
@@ -53,9 +53,9 @@ class GilRelease {
 // threads. The interpreter must not be shutting down yet.
 class Gil {
  public:
-  Gil() noexcept : state_(or_stop([] { return PyGILState_Ensure(); })) {}
+  Gil() noexcept : state_(block_on_forced_unwind([] { return PyGILState_Ensure(); })) {}
   ~Gil() {
-    or_stop([this] { PyGILState_Release(state_); });
+    block_on_forced_unwind([this] { PyGILState_Release(state_); });
   }
   Gil(const Gil&) = delete;
   Gil& operator=(const Gil&) = delete;

@@ -18,12 +18,12 @@ namespace opdock::python {
 
 namespace {
 
-struct KeptError {
+struct PendingError {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* trace = nullptr;
 };
-thread_local KeptError kept;
+thread_local PendingError kept;
 
 void keep_error() {
   if (kept.type != nullptr) {  // the caller gets the first one
@@ -38,7 +38,7 @@ template <typename F>
 auto with_gil(F&& f, decltype(f()) otherwise) {
   if (Py_IsInitialized() == 0) return otherwise;
   const Gil gil;
-  return or_stop(f);
+  return block_on_forced_unwind(f);
 }
 
 int32_t cancelled(void*) {
@@ -308,7 +308,7 @@ void allow_tf32(bool allowed) {
 
 bool raise_kept_error() {
   if (kept.type == nullptr) return false;
-  const KeptError error = std::exchange(kept, {});
+  const PendingError error = std::exchange(kept, {});
   PyErr_Restore(error.type, error.value, error.trace);
   return true;
 }

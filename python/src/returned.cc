@@ -78,7 +78,8 @@ PyObject* finish_all(const FunctionInfo& info, Frame& frame, PyObject* const* ob
   return nullptr;
 }
 
-void point_at(const FunctionInfo& info, Frame& frame, const Fresh& fresh, opdock_value* values) {
+void bind_outputs(const FunctionInfo& info, Frame& frame, const Fresh& fresh,
+                  opdock_value* values) {
   Result* next = fresh.tensors;
   for (uint32_t i = 0; i < info.num_results; ++i) {
     values[i] = {};

@@ -35,7 +35,7 @@ PyObject* finish_all(const FunctionInfo& info, Frame& frame, PyObject* const* ob
                      opdock_value* values, Fresh& fresh);
 
 // Makes the values of new results point to fresh.tensors, which must be allocated.
-void point_at(const FunctionInfo& info, Frame& frame, const Fresh& fresh, opdock_value* values);
+void bind_outputs(const FunctionInfo& info, Frame& frame, const Fresh& fresh, opdock_value* values);
 
 // Moves tensors that libopdock allocated from `values` to fresh.tensors.
 void take_from_host(const FunctionInfo& info, const Fresh& fresh, opdock_value* values);

@@ -202,22 +202,22 @@ bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const Ty
   if (device.type == OPDOCK_CPU) {
     return import_dlpack(frame, where, object, entry, written, nullptr, out);
   }
-  Foreign* foreign = frame.take<Foreign>(1);
-  *foreign = {frame.foreign, object, &entry, where, written, device, out, address};
-  frame.foreign = foreign;
+  PendingImport* pending = frame.take<PendingImport>(1);
+  *pending = {frame.pending, object, &entry, where, written, device, out, address};
+  frame.pending = pending;
   return true;
 }
 
 // Converts a CuPy array for a call on CuPy's own stream. kNotPlain: import_dlpack() must do it.
-Read finish_cupy(Frame& frame, const Foreign& foreign) {
-  opdock_tensor* const tensor = foreign.tensor;
+Read finish_cupy(Frame& frame, const PendingImport& pending) {
+  opdock_tensor* const tensor = pending.tensor;
   if (tensor == nullptr) return Read::kNotPlain;
   if (!frame.addresses) {
-    const Read read = cupy_layout(frame, foreign.object, tensor);
+    const Read read = cupy_layout(frame, pending.object, tensor);
     if (read != Read::kDone) return read;
-    if (!check_tensor(frame, foreign.where, tensor)) return Read::kError;
+    if (!check_tensor(frame, pending.where, tensor)) return Read::kError;
   }
-  *foreign.value = {OPDOCK_TAG_TENSOR, 0, {.tensor = tensor}};
+  *pending.value = {OPDOCK_TAG_TENSOR, 0, {.tensor = tensor}};
   return Read::kDone;
 }
 
@@ -251,7 +251,7 @@ bool refuse(const char* exception, const Where& where, const std::string& text) 
   return false;
 }
 
-bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
+bool check_tensor_slow(Frame& frame, const Where& where, opdock_tensor* tensor) {
   if (tensor->ndim > OPDOCK_MAX_NDIM) {
     return refuse(kInvalidArgumentError, where,
                   "found " + std::to_string(tensor->ndim) + " dimensions, wanted at most " +
@@ -340,20 +340,20 @@ bool finish_streams(Frame& frame) {
 }
 
 bool import_foreign(Frame& frame, const TypeEntry* in_order) {
-  for (Foreign* foreign = frame.foreign; foreign != nullptr; foreign = foreign->next) {
+  for (PendingImport* pending = frame.pending; pending != nullptr; pending = pending->next) {
     // An array of the stream's library is ordered by the stream. The call's stream is made to wait
     // for any other array; and the call itself waits for the stream, because such an array's memory
     // may be reused once the call has returned.
     const bool own = in_order != nullptr &&
-                     (foreign->entry == in_order || (in_order->is_cupy && foreign->entry->is_cupy));
-    const Read read = own ? finish_cupy(frame, *foreign) : Read::kNotPlain;
+                     (pending->entry == in_order || (in_order->is_cupy && pending->entry->is_cupy));
+    const Read read = own ? finish_cupy(frame, *pending) : Read::kNotPlain;
     if (read == Read::kError) return false;
     if (read == Read::kDone) continue;
     if (!own) frame.wait = true;
     PyObject* stream = protocol_stream(frame.gpu.type, frame.stream, own);
     if (stream == nullptr) return false;
-    const bool ok = import_dlpack(frame, foreign->where, foreign->object, *foreign->entry,
-                                  foreign->written, stream, foreign->value);
+    const bool ok = import_dlpack(frame, pending->where, pending->object, *pending->entry,
+                                  pending->written, stream, pending->value);
     Py_DECREF(stream);
     if (!ok) return false;
   }

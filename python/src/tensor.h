@@ -94,12 +94,12 @@ bool refuse(const char* exception, const Where& where, const std::string& text);
 // Checks that the dimensions are within the limit, that there is data if there are elements, and
 // that the device is known. Fills in `strides`, with memory of the frame, if the library left them
 // NULL.
-bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
+bool check_tensor_slow(Frame& frame, const Where& where, opdock_tensor* tensor);
 inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
   const int32_t type = tensor->device.type;
   const bool plain = tensor->ndim <= OPDOCK_MAX_NDIM && tensor->data != nullptr &&
                      tensor->strides != nullptr && (type <= OPDOCK_CUDA || type == OPDOCK_ROCM);
-  return plain || check_odd_tensor(frame, where, tensor);
+  return plain || check_tensor_slow(frame, where, tensor);
 }
 
 // Returns the number of elements; 0 if any size is 0, even if the others' product overflows.

@@ -143,10 +143,10 @@ def test_mistakes_are_said(tuned, words, status, wanted):
 def test_a_test_tries_each_way(tuned):
     program = (
         "import numpy, opdock\n"
-        "from opdock.testing import in_each_way\n"
+        "from opdock.testing import with_each_choice\n"
         "x = numpy.ones(1, 'float32')\n"
         "for question in (1, 9, 0):\n"
-        "    print(in_each_way(lambda: opdock.ops.ways(x, question)))\n"
+        "    print(with_each_choice(lambda: opdock.ops.ways(x, question)))\n"
         "print(opdock.ops.ways(x))\n"
     )
     done = run(sys.executable, "-c", program, **tuned.settings)

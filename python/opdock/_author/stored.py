@@ -15,7 +15,7 @@ def tuning(action, **request):
     return json.loads(_opdock.tuning_json(action, json.dumps(request) if request else None))
 
 
-def in_each_way(function):
+def with_each_choice(function):
     """Calls function() with each launch choice of the ops that it calls; returns [(choice,
     result)].
 
