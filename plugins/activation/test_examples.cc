@@ -12,8 +12,8 @@ static const ExamplesOf activation_examples([](Examples& examples) {
                      half_vector = examples.array({6}, {}, Type::kFloat16),
                      tanh = examples.text("tanh"), wrong = examples.text("half");
   auto add = [&](const char* op, std::vector<opdock_value> args, std::vector<Array*> outputs,
-                 std::vector<std::vector<opdock_value>> spoilt) {
-    examples.add({"activation", op, std::move(args), std::move(outputs), std::move(spoilt)});
+                 std::vector<std::vector<opdock_value>> invalid_args) {
+    examples.add({"activation", op, std::move(args), std::move(outputs), std::move(invalid_args)});
   };
   for (const char* op : {"bias_add", "bias_relu"})
     add(op, {rows, vector}, {examples.gapped(4, 6)},

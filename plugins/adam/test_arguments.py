@@ -23,7 +23,7 @@ def call(device, name, keywords):
     on(device, getattr(opdock.ops, name))(*positional, **keywords)
 
 
-def spoilt():
+def invalid_args():
     """Yields (the text of the error, a change to a correct call's keywords)."""
 
     def replaced(name, number, x):
@@ -74,7 +74,7 @@ def spoilt():
     yield r"'weight_decay': found -1,", given(weight_decay=-1.0)
 
 
-SPOILT = list(spoilt())
+INVALID_ARGS = list(invalid_args())
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -82,9 +82,9 @@ def test_these_arguments_are_right(device, name):
     call(device, name, arguments())
 
 
-@pytest.mark.parametrize("number", range(len(SPOILT)))
+@pytest.mark.parametrize("number", range(len(INVALID_ARGS)))
 def test_bad_arguments_are_told_by_name(device, number):
-    text, change = SPOILT[number]
+    text, change = INVALID_ARGS[number]
     for name in OPS:
         keywords = arguments()
         change(keywords)

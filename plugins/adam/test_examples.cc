@@ -51,10 +51,10 @@ void add(Examples& examples, const char* op, Type type, bool has_masters) {
                                     none(),
                                     scale,
                                     none()};
-  std::vector<std::vector<opdock_value>> spoilt;
-  const auto spoil = [&](size_t param, opdock_value value) {
-    spoilt.push_back(args);
-    spoilt.back()[param] = value;
+  std::vector<std::vector<opdock_value>> invalid_args;
+  const auto break_it = [&](size_t param, opdock_value value) {
+    invalid_args.push_back(args);
+    invalid_args.back()[param] = value;
   };
   const auto replaced = [&](std::vector<opdock_value> list, opdock_value value) {
     list[0] = value;
@@ -62,30 +62,34 @@ void add(Examples& examples, const char* op, Type type, bool has_masters) {
   };
   for (size_t param = 1; param < 4; ++param) {
     const std::vector<opdock_value>& list = param == 1 ? grads : param == 2 ? means : squares;
-    spoil(param, examples.list({list[0], list[1]}));
-    spoil(param, replaced(list, examples.array({6, 4}, {}, type)));
-    spoil(param, replaced(list, examples.array({4, 6}, {1, 4}, type)));
-    spoil(param, replaced(list, examples.array({4, 6}, {}, Type::kInt32)));
-    if (type == Type::kFloat32) spoil(param, replaced(list, examples.misaligned({4, 6})));
+    break_it(param, examples.list({list[0], list[1]}));
+    break_it(param, replaced(list, examples.array({6, 4}, {}, type)));
+    break_it(param, replaced(list, examples.array({4, 6}, {1, 4}, type)));
+    break_it(param, replaced(list, examples.array({4, 6}, {}, Type::kInt32)));
+    if (type == Type::kFloat32) break_it(param, replaced(list, examples.misaligned({4, 6})));
   }
-  spoil(0, replaced(params, examples.array({4, 6}, {}, Type::kInt32)));
-  spoil(0, replaced(params, examples.array({4, 6}, {8, 1}, type)));
+  break_it(0, replaced(params, examples.array({4, 6}, {}, Type::kInt32)));
+  break_it(0, replaced(params, examples.array({4, 6}, {8, 1}, type)));
   if (has_masters) {
-    spoil(11, examples.list({masters[0]}));
-    spoil(11, replaced(masters, examples.array({4, 6}, {}, type)));
+    break_it(11, examples.list({masters[0]}));
+    break_it(11, replaced(masters, examples.array({4, 6}, {}, type)));
   } else if (type == Type::kFloat32) {
-    spoil(11, examples.list(means));
+    break_it(11, examples.list(means));
   }
   for (const size_t param : {4u, 12u, 13u, 14u}) {
-    spoil(param, two);
-    spoil(param, examples.array({1}, {}, Type::kFloat16));
-    spoil(param, examples.misaligned({1}));
+    break_it(param, two);
+    break_it(param, examples.array({1}, {}, Type::kFloat16));
+    break_it(param, examples.misaligned({1}));
   }
-  for (size_t param = 5; param < 10; ++param) spoil(param, number(-1));
-  spoil(6, number(1));
-  spoil(7, number(NAN));
-  examples.add(
-      {.plugin = "adam", .op = op, .args = args, .outputs = {}, .spoilt = spoilt, .written = all});
+  for (size_t param = 5; param < 10; ++param) break_it(param, number(-1));
+  break_it(6, number(1));
+  break_it(7, number(NAN));
+  examples.add({.plugin = "adam",
+                .op = op,
+                .args = args,
+                .outputs = {},
+                .invalid_args = invalid_args,
+                .written = all});
 }
 
 }  // namespace

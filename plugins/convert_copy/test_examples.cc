@@ -16,7 +16,7 @@ static const ExamplesOf convert_copy_examples([](Examples& examples) {
                     .op = op,
                     .args = {dst->value(), src},
                     .outputs = {},
-                    .spoilt = {{dst->value(), other}, {dst->value(), misaligned}},
+                    .invalid_args = {{dst->value(), other}, {dst->value(), misaligned}},
                     .launches = is_larger == (op == std::string("copy_to_device")),
                     .drives = true,
                     .written = {dst}});
@@ -26,7 +26,7 @@ static const ExamplesOf convert_copy_examples([](Examples& examples) {
                   .op = op,
                   .args = {same->value(), half},
                   .outputs = {},
-                  .spoilt = {},
+                  .invalid_args = {},
                   .launches = false,
                   .drives = true,
                   .written = {same}});

@@ -40,7 +40,7 @@ std::atomic<bool> is_counted{false};
 std::string* cut_before_read = nullptr;  // file that plain() truncates before it transfers bytes
 
 // Chooses the fault for one call: 1 to `kinds` in about half of the calls, otherwise 0 for none.
-uint32_t turn(uint32_t kinds) {
+uint32_t next_fault(uint32_t kinds) {
   if (!is_faulty) return 0;
   const uint32_t found = (++calls * 2654435761u >> 16) % (2 * kinds);
   if (found >= kinds) return 0;
@@ -60,7 +60,7 @@ long plain(long number, int fd, uintptr_t memory, size_t bytes, off64_t offset) 
     const bool is_cut = truncate(cut_before_read->c_str(), 4096) == 0;
     if (!is_cut) abort();
   }
-  switch (turn(3)) {
+  switch (next_fault(3)) {
     case 1:
       return answer(EINTR);
     case 2:
@@ -118,7 +118,7 @@ long syscall(long number, ...) noexcept {
   const uint32_t to_submit = static_cast<uint32_t>(a[1]);
   const uint32_t wanted_results = static_cast<uint32_t>(a[2]);
   if (number == kEnter && to_submit > 0) {
-    switch (turn(4)) {
+    switch (next_fault(4)) {
       case 1:
         return answer(EINTR);
       case 2:
@@ -130,9 +130,9 @@ long syscall(long number, ...) noexcept {
         break;
     }
   } else if (number == kEnter && wanted_results > 0) {
-    if (turn(1) == 1) return answer(EINTR);
+    if (next_fault(1) == 1) return answer(EINTR);
   } else if (number == SYS_io_submit) {
-    switch (turn(3)) {
+    switch (next_fault(3)) {
       case 1:
         return answer(EINTR);
       case 2:
@@ -143,14 +143,14 @@ long syscall(long number, ...) noexcept {
     }
     if (is_counted) handed.give(a[1]);
   } else if (number == SYS_io_getevents) {
-    if (turn(1) == 1) return answer(EINTR);
+    if (next_fault(1) == 1) return answer(EINTR);
     // one result per call, so that each arrives while other requests are in flight
     if (is_counted) a[2] = 1;
     const long count = call(number, a[0], a[1], a[2], a[3], a[4]);
     if (is_counted) handed.in_flight -= std::max(0L, count);
     for (long i = 0; i < count; ++i) {
       io_event& event = reinterpret_cast<io_event*>(a[3])[i];
-      switch (turn(5)) {
+      switch (next_fault(5)) {
         case 1:
           event.res = -EAGAIN;
           break;

@@ -18,14 +18,14 @@ def mine(opdock, tmp_path):
     assert opdock("new", "mine").returncode == 0
     folder = tmp_path / "mine"
 
-    def spoil(*edits):
+    def break_it(*edits):
         for file, before, after in zip(*[iter(edits)] * 3, strict=True):
             text = (folder / file).read_text()
             assert before in text, (file, before)
             (folder / file).write_text(text.replace(before, after))
         return folder
 
-    return spoil
+    return break_it
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def reference(rng, symbol):
     )[0]
 
 
-def spoil(rng, path):
+def break_it(rng, path):
     """Makes something else of a copy of a library."""
     kind = rng.randrange(5)
     if kind == 0:
@@ -105,7 +105,7 @@ def place_more(rng, box, path, name):
         other = box.path(f"{rng.choice(FOLDERS)}/{name}")
         if not other.exists():
             other.write_bytes(path.read_bytes())
-            spoil(rng, other)
+            break_it(rng, other)
     if rng.random() < 0.1:
         other = box.path(f"{rng.choice(FOLDERS)}/{name}")
         if not other.exists():
@@ -115,7 +115,7 @@ def place_more(rng, box, path, name):
         other = box.path(f"{path.parent.name}/glibc-hwcaps/{level}/{name}")
         other.write_bytes(path.read_bytes())
         if rng.random() < 0.5:
-            spoil(rng, other)
+            break_it(rng, other)
 
 
 def search(rng):
@@ -170,7 +170,7 @@ def graph(box, seed):
         if number:
             place_more(rng, box, path, name)
         if number and rng.random() < 0.04:
-            spoil(rng, path)
+            break_it(rng, path)
     return box.folder / FOLDERS[0] / names[0]
 
 

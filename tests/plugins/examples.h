@@ -18,13 +18,13 @@
 
 namespace opdock_test {
 
-// A valid call. `spoilt` holds copies of its arguments with one wrong argument each; run could not
-// survive any of them.
+// A valid call. `invalid_args` holds copies of its arguments with one wrong argument each; run
+// could not survive any of them.
 struct Example {
   std::string plugin, op;
   std::vector<opdock_value> args;
   std::vector<Array*> outputs;  // as planned; with gaps between the rows if the op allows it
-  std::vector<std::vector<opdock_value>> spoilt;
+  std::vector<std::vector<opdock_value>> invalid_args;
   bool launches = true;              // whether it launches a kernel of the plugin on a GPU
   bool drives = false;               // whether run calls the driver directly on a GPU
   std::vector<Array*> written = {};  // arguments that run overwrites completely

@@ -87,8 +87,8 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
       for (size_t i = 0; i < first.planned.size(); ++i)
         EXPECT_EQ(std::memcmp(&first.planned[i], &second.planned[i], sizeof(opdock_output)), 0);
     }
-    for (size_t i = 0; i < example.spoilt.size(); ++i) {
-      const Result refused = op.plan(example.spoilt[i]);
+    for (size_t i = 0; i < example.invalid_args.size(); ++i) {
+      const Result refused = op.plan(example.invalid_args[i]);
       EXPECT_NE(refused.status, OPDOCK_OK) << "spoilt call " << i;
       EXPECT_NE(refused.text.find("argument '"), std::string::npos) << refused.text;
     }

@@ -12,15 +12,15 @@
 #include <functional>
 #include <thread>
 
+#include "build_fixture.h"
 #include "cache_folder.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Shared : public Workshop {
+class Shared : public BuildFixture {
  protected:
   // Starts a process that asks for the plugin. Exit status: 0 has it, 1 does not, 2 built it
   // itself.
@@ -112,7 +112,7 @@ TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
 
 // Eight processes: seven are known to wait for the first when it fails for a temporary reason, such
 // as a tool that is killed for lack of memory.
-class Herd : public Shared {
+class EightWaitingProcesses : public Shared {
  protected:
   // body: what ninja does from the second build on.
   void ask_after_a_kill(const std::string& body) {
@@ -164,7 +164,7 @@ class Herd : public Shared {
   }
 };
 
-TEST_F(Herd, AFailureThatMayPassIsTriedAgainByOneOfThem) {
+TEST_F(EightWaitingProcesses, AFailureThatMayPassIsTriedAgainByOneOfThem) {
   const std::string good = read("bin/ninja");
   ask_after_a_kill(good.substr(good.find("mkdir")));
   EXPECT_EQ(lines("builds"), 2u);
@@ -175,7 +175,7 @@ TEST_F(Herd, AFailureThatMayPassIsTriedAgainByOneOfThem) {
   EXPECT_EQ(std::count(ends_.begin(), ends_.end(), 0), 6);
 }
 
-TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
+TEST_F(EightWaitingProcesses, AfterTwoSuchFailuresAllAreToldOfThem) {
   ask_after_a_kill("kill -KILL $$");
   EXPECT_EQ(lines("builds"), 2u);
   ASSERT_EQ(std::count(ends_.begin(), ends_.end(), 1), 8);

@@ -9,14 +9,14 @@
 #include <functional>
 #include <thread>
 
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
 
 constexpr char kGoodNinja[] = "echo build >> $TOP/builds; mkdir -p \"$2/plugins\"; cp ";
 
-class Change : public Workshop {
+class Change : public BuildFixture {
  protected:
   std::string good_ninja() const { return kGoodNinja + good_plugin() + " \"$2/plugins/noop.so\""; }
 };

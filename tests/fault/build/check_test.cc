@@ -5,7 +5,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
@@ -25,7 +25,7 @@ constexpr char kHipcc[] = R"sh(case "$*" in
 *) exit 0 ;;
 esac)sh";
 
-class Checked : public Workshop {
+class Checked : public BuildFixture {
  protected:
   Checked() {
     // The fake nvcc runs these tools.

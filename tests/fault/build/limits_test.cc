@@ -12,8 +12,8 @@
 
 #include <functional>
 
+#include "build_fixture.h"
 #include "cache_folder.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
@@ -30,7 +30,7 @@ constexpr char kSource[] =
          }
     )cc";
 
-class Machine : public Workshop {
+class Machine : public BuildFixture {
  protected:
   void SetUp() override {
     if (!use_real_tools()) GTEST_SKIP() << "found no meson or no ninja";

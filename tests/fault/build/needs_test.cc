@@ -6,15 +6,15 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "build_fixture.h"
 #include "opdock/plugin.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Needs : public Workshop {
+class Needs : public BuildFixture {
  protected:
   void declare(const std::string& build, const std::string& device = "cpu") {
     write("source/plugin.toml", noop_toml(device) + build);

@@ -8,8 +8,8 @@
 #include <iterator>
 
 #include "base/installed.h"
+#include "build_fixture.h"
 #include "note/file_facts.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
@@ -55,7 +55,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(text.find(from), from.size(), to);
 }
 
-class Real : public Workshop {
+class Real : public BuildFixture {
  protected:
   void SetUp() override {
     if (!use_real_tools()) GTEST_SKIP() << "found no meson or no ninja";

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <fstream>
 
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace {
 
@@ -33,7 +33,7 @@ extern "C" int kill(pid_t pid, int number) noexcept {
 namespace opdock::testing {
 namespace {
 
-class Reaped : public Workshop {
+class Reaped : public BuildFixture {
  protected:
   // Builds in a process that ignores SIGCHLD; returns its exit status.
   int build_in_host() {

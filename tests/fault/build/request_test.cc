@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "build_fixture.h"
 #include "cache/stamps.h"
 #include "cache_folder.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMinute = 60'000'000'000;
 
-class Remembered : public Workshop {
+class Remembered : public BuildFixture {
  protected:
   void SetUp() override {
     store_ = folder_.open();

@@ -1,6 +1,6 @@
 // Tests builds that succeed but leave something other than the plugin.
 // SPDX-License-Identifier: Apache-2.0
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
@@ -35,7 +35,7 @@ const ResultCase kResultCases[] = {
      ""},
 };
 
-class Results : public Workshop, public ::testing::WithParamInterface<ResultCase> {};
+class Results : public BuildFixture, public ::testing::WithParamInterface<ResultCase> {};
 
 TEST_P(Results, IsNotThePlugin) {
   const std::string good = "mkdir -p \"$2/plugins\"; OUT=\"$2/plugins/noop.so\"; ";

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
 
-class Secure : public Workshop {};
+class Secure : public BuildFixture {};
 
 TEST_F(Secure, BuildsNothing) {
   if (geteuid() != 0) GTEST_SKIP() << "making a program with raised privileges needs root";

@@ -9,7 +9,7 @@
 #include <functional>
 #include <thread>
 
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
@@ -22,7 +22,7 @@ constexpr char kBusy[] =
     "setsid sh -c \"trap '' TERM; sleep 61; true\" & (sleep 62 &) ; sleep 63 & touch $TOP/reached; "
     "sleep 64";
 
-class Stop : public Workshop, public ::testing::WithParamInterface<const char*> {};
+class Stop : public BuildFixture, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(Stop, EndsBeforeItsChildrenWouldAndLeavesNothing) {
   const std::string name = GetParam(), good = read("bin/" + name);
@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(At, Stop, ::testing::Values("c++", "cc", "meson", "ninj
                            return name == "c++" ? std::string("cxx") : name;
                          });
 
-class Stopped : public Workshop {};
+class Stopped : public BuildFixture {};
 
 TEST_F(Stopped, BeforeItBegan) {
   watcher.stop_at_once = true;
@@ -136,7 +136,7 @@ const Stage kStages[] = {
     {"InNinja", "ninja", true},
 };
 
-class Killed : public Workshop, public ::testing::WithParamInterface<Stage> {};
+class Killed : public BuildFixture, public ::testing::WithParamInterface<Stage> {};
 
 TEST_P(Killed, LeavesNoProcessAndTheNextAttemptSucceeds) {
   const Stage& stage = GetParam();

@@ -7,16 +7,16 @@
 
 #include <cerrno>
 
+#include "build_fixture.h"
 #include "cache_folder.h"
 #include "faults.h"
-#include "workshop.h"
 
 namespace opdock::testing {
 namespace {
 
 constexpr int kPoints = 24;  // points of each sweep, spread evenly over all calls
 
-class Sweep : public Workshop {
+class Sweep : public BuildFixture {
  protected:
   BuildResult ask(const CacheFolder& folder) {
     cache_reasons_.clear();

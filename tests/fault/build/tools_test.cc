@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "base/installed.h"
-#include "workshop.h"
+#include "build_fixture.h"
 
 namespace opdock::testing {
 namespace {
@@ -73,7 +73,7 @@ const ToolCase kToolCases[] = {
      Code::kBuildFailed, "a.cc:1: error: b"},
 };
 
-class Tools : public Workshop, public ::testing::WithParamInterface<ToolCase> {};
+class Tools : public BuildFixture, public ::testing::WithParamInterface<ToolCase> {};
 
 TEST_P(Tools, Misbehaving) {
   const ToolCase& row = GetParam();
@@ -101,7 +101,7 @@ TEST_P(Tools, Misbehaving) {
 
   options.timeout_seconds = 30;
   options.retry_failed = true;
-  Workshop::write("bin/" + std::string(row.tool), good);
+  BuildFixture::write("bin/" + std::string(row.tool), good);
   chmod((top + "/bin/" + row.tool).c_str(), 0700);
   if (std::string(row.name) == "MesonMakesNothing") {
     tool("ninja", "mkdir -p $2/plugins; cp " + good_plugin() + " $2/plugins/noop.so");
@@ -112,7 +112,7 @@ TEST_P(Tools, Misbehaving) {
 INSTANTIATE_TEST_SUITE_P(All, Tools, ::testing::ValuesIn(kToolCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
-class Toolbox : public Workshop {};
+class Toolbox : public BuildFixture {};
 
 TEST_F(Toolbox, GoodBuildGivesThePluginItsLogAndItsProgress) {
   const BuildResult result = build();

@@ -26,8 +26,8 @@ Layout layout(const CacheFolder& folder) {
 class Archive : public ::testing::Test {
  protected:
   void SetUp() override {
-    publish_neighbour(from_);
-    expect_next_attempt_right(from_);
+    publish_unrelated_entry(from_);
+    expect_cache_usable(from_);
     Exported done;
     std::vector<Reason> reasons;
     ASSERT_TRUE(export_entries(layout(from_), file_, &done, &reasons)) << text(reasons);
@@ -83,7 +83,7 @@ TEST_F(Archive, WorksElsewhereAndTwice) {
   ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 3u);
   EXPECT_EQ(done.present, 0u);
-  expect_next_attempt_right(to);
+  expect_cache_usable(to);
   done = {};
   ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 0u);
@@ -226,7 +226,7 @@ TEST_F(Archive, ADamagedEntryGivesWay) {
   std::vector<Reason> reasons;
   ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 3u);
-  expect_next_attempt_right(to);
+  expect_cache_usable(to);
 }
 
 class ArchiveFault : public Archive, public ::testing::WithParamInterface<int> {};
@@ -242,8 +242,8 @@ TEST_P(ArchiveFault, ImportOnAFullDisk) {
     disarm();
     EXPECT_TRUE(is_good || has(reasons, Code::kCacheWrite)) << function << text(reasons);
     EXPECT_TRUE(to.temp().empty()) << function;
-    publish_neighbour(to);
-    expect_next_attempt_right(to);
+    publish_unrelated_entry(to);
+    expect_cache_usable(to);
   }
 }
 
@@ -267,7 +267,7 @@ INSTANTIATE_TEST_SUITE_P(Errors, ArchiveFault, ::testing::Values(ENOSPC, EIO, ED
 
 TEST(Manage, VerifySetsAsideWhatIsDamaged) {
   CacheFolder folder;
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   write(publish_plugin(folder.open().get(), nullptr)->folder() + "/axpy.so", "damaged");
   size_t damaged = 0;
   for (const cache::Listed& listed : verify(layout(folder))) {
@@ -275,7 +275,7 @@ TEST(Manage, VerifySetsAsideWhatIsDamaged) {
   }
   EXPECT_EQ(damaged, 1u);
   EXPECT_EQ(list_entries(layout(folder), true).size(), 1u);
-  expect_next_attempt_right(folder);
+  expect_cache_usable(folder);
 }
 
 TEST(Manage, EntriesMayBeMoreThanAProcessCanHaveOpen) {
@@ -313,7 +313,7 @@ TEST(Manage, ClearKeepsOnlyWhatIsInUse) {
   const std::string newer =
       folder.open()->publish_blobs(request(), maker(), blobs(), nullptr)->path();
   write(newer, newer_format(read(newer)));
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   builder->remember_failure(request("x"), maker(), {}, "log");
   const cache::Cleared done = clear(layout(folder));
   EXPECT_EQ(done.removed, 2u);
@@ -322,13 +322,13 @@ TEST(Manage, ClearKeepsOnlyWhatIsInUse) {
   EXPECT_TRUE(fs::exists(*build));
   EXPECT_FALSE(fs::exists(newer));
   EXPECT_FALSE(builder->failure(request("x"), maker(), nullptr));
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 TEST(Manage, ClearTouchesNothingOfALaterLayout) {
   CacheFolder folder;
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   make_folder(folder.path("cache/v2"));
   write(folder.path("cache/v2/entry"), "x");
   write(folder.path("cache/v1/unknown"), "x");

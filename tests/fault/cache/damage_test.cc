@@ -21,7 +21,7 @@ class Damage : public ::testing::Test {
     std::vector<Reason> reasons;
     path_ = folder_.open()->publish_blobs(request(), maker(), blobs(), &reasons)->path();
     plugin_ = publish_plugin(folder_.open().get(), &reasons)->folder();
-    publish_neighbour(folder_);
+    publish_unrelated_entry(folder_);
     good_ = read(path_);
     ASSERT_TRUE(reasons.empty()) << text(reasons);
   }
@@ -40,7 +40,7 @@ class Damage : public ::testing::Test {
     ASSERT_TRUE(reasons.empty()) << what << text(reasons);
   }
 
-  void expect_right_afterwards() { expect_next_attempt_right(folder_); }
+  void expect_right_afterwards() { expect_cache_usable(folder_); }
 
   CacheFolder folder_;
   std::string path_, plugin_, good_;

@@ -70,15 +70,15 @@ TEST_P(Kill, LeavesTheOthersGoingOn) {
     return publish(folder, GetParam().folder, &reasons);
   });
   ASSERT_EQ(status, -SIGKILL) << "the stage was not reached";
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
   expect_swept(folder);
 }
 
 // Another process waits for the lock when the holder is killed.
 TEST_P(Kill, FreesTheLockForWhoWaits) {
   CacheFolder folder;
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   const int waiter_done = 7;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
@@ -106,7 +106,7 @@ TEST_P(Kill, FreesTheLockForWhoWaits) {
   EXPECT_EQ(wait_for(waiter), waiter_done);
   close(ready[0]);
   close(ready[1]);
-  expect_next_attempt_right(folder);
+  expect_cache_usable(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(At, Kill, ::testing::ValuesIn(kStages),

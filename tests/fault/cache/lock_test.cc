@@ -21,10 +21,10 @@ namespace opdock::testing {
 namespace {
 
 // Ends a wait that a defect would make endless: it cancels after 30 s.
-class Patience final : public Progress {
+class DeadlineProgress final : public Progress {
  public:
   // polling: incremented once, when this wait first asks whether it is cancelled. May be NULL.
-  explicit Patience(std::atomic<int>* polling = nullptr) : polling_(polling) {}
+  explicit DeadlineProgress(std::atomic<int>* polling = nullptr) : polling_(polling) {}
 
   void step(std::string_view text, double) override { said_ = text; }
   bool cancelled() override {
@@ -91,9 +91,9 @@ TEST(Lock, IsFreeWhenItsHolderIsKilled) {
     usleep(50000);
     kill(holder.pid(), SIGKILL);
   });
-  Patience patience;
+  DeadlineProgress progress;
   std::vector<Reason> reasons;
-  EXPECT_NE(cache->lock(request(), maker(), &patience, &reasons), nullptr) << text(reasons);
+  EXPECT_NE(cache->lock(request(), maker(), &progress, &reasons), nullptr) << text(reasons);
   killer.join();
   EXPECT_TRUE(reasons.empty()) << text(reasons);
 }
@@ -102,27 +102,27 @@ TEST(Lock, IsFreeWhenItsHolderIsDeadAlready) {
   CacheFolder folder;
   Holder holder(folder);
   holder.end();
-  Patience patience;
+  DeadlineProgress progress;
   std::vector<Reason> reasons;
-  EXPECT_NE(folder.open()->lock(request(), maker(), &patience, &reasons), nullptr);
-  EXPECT_TRUE(patience.said().empty());
+  EXPECT_NE(folder.open()->lock(request(), maker(), &progress, &reasons), nullptr);
+  EXPECT_TRUE(progress.said().empty());
 }
 
 TEST(Lock, SaysForWhomItWaits) {
   CacheFolder folder;
   Holder holder(folder);
   ASSERT_TRUE(holder.is_ready());
-  Patience patience;
-  patience.stop_at_word();
+  DeadlineProgress progress;
+  progress.stop_at_word();
   std::vector<Reason> reasons;
-  EXPECT_EQ(folder.open()->lock(request(), maker(), &patience, &reasons), nullptr);
+  EXPECT_EQ(folder.open()->lock(request(), maker(), &progress, &reasons), nullptr);
   EXPECT_TRUE(has(reasons, Code::kCancelled)) << text(reasons);
-  EXPECT_NE(patience.said().find("waiting for pid " + std::to_string(holder.pid())),
+  EXPECT_NE(progress.said().find("waiting for pid " + std::to_string(holder.pid())),
             std::string::npos)
-      << patience.said();
-  EXPECT_NE(patience.said().find("on host "), std::string::npos);
-  EXPECT_NE(patience.said().find("which makes axpy for sm_90a"), std::string::npos);
-  EXPECT_EQ(patience.said().find("stopped"), std::string::npos);
+      << progress.said();
+  EXPECT_NE(progress.said().find("on host "), std::string::npos);
+  EXPECT_NE(progress.said().find("which makes axpy for sm_90a"), std::string::npos);
+  EXPECT_EQ(progress.said().find("stopped"), std::string::npos);
 }
 
 TEST(Lock, SaysThatItsHolderIsStopped) {
@@ -132,12 +132,12 @@ TEST(Lock, SaysThatItsHolderIsStopped) {
   kill(holder.pid(), SIGSTOP);
   int status = 0;
   ASSERT_EQ(waitpid(holder.pid(), &status, WUNTRACED), holder.pid());
-  Patience patience;
-  patience.stop_at_word();
+  DeadlineProgress progress;
+  progress.stop_at_word();
   std::vector<Reason> reasons;
-  EXPECT_EQ(folder.open()->lock(request(), maker(), &patience, &reasons), nullptr);
+  EXPECT_EQ(folder.open()->lock(request(), maker(), &progress, &reasons), nullptr);
   EXPECT_TRUE(has(reasons, Code::kCancelled)) << text(reasons);
-  EXPECT_NE(patience.said().find("it is stopped"), std::string::npos) << patience.said();
+  EXPECT_NE(progress.said().find("it is stopped"), std::string::npos) << progress.said();
   // Killing the stopped holder frees the lock for the next attempt.
   holder.end();
   EXPECT_NE(folder.open()->lock(request(), maker(), nullptr, &reasons), nullptr);
@@ -164,11 +164,11 @@ TEST(Lock, RubbishInItsFileIsNoHarm) {
   for (const std::string& rubbish : {std::string(), std::string("\x1b[2J\0\xff", 6),
                                      std::string(1 << 16, '9'), std::string("99 host")}) {
     write(folder.path("cache/v1/locks/" + folder.list("locks")[0]), rubbish);
-    Patience patience;
-    patience.stop_at_word();
-    EXPECT_EQ(folder.open()->lock(request(), maker(), &patience, nullptr), nullptr);
-    EXPECT_EQ(patience.said().find('\x1b'), std::string::npos);
-    EXPECT_NE(patience.said().find("waiting for"), std::string::npos);
+    DeadlineProgress progress;
+    progress.stop_at_word();
+    EXPECT_EQ(folder.open()->lock(request(), maker(), &progress, nullptr), nullptr);
+    EXPECT_EQ(progress.said().find('\x1b'), std::string::npos);
+    EXPECT_NE(progress.said().find("waiting for"), std::string::npos);
   }
 }
 
@@ -178,8 +178,8 @@ TEST(Lock, RemovedFromUnderItsHolderIsTakenAnew) {
   const auto first = cache->lock(request(), maker(), nullptr, nullptr);
   ASSERT_EQ(folder.list("locks").size(), 1u);
   unlink(folder.path("cache/v1/locks/" + folder.list("locks")[0]).c_str());
-  Patience patience;
-  EXPECT_NE(cache->lock(request(), maker(), &patience, nullptr), nullptr);
+  DeadlineProgress progress;
+  EXPECT_NE(cache->lock(request(), maker(), &progress, nullptr), nullptr);
 }
 
 // Between opening and locking the lock file, another process may have removed it in a sweep, and a
@@ -213,9 +213,9 @@ TEST(Lock, DiesWithItsHolderAlthoughAChildLivesOn) {
   ASSERT_EQ(::read(pids[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
   holder.end();
   ASSERT_EQ(kill(child, 0), 0);
-  Patience patience;
+  DeadlineProgress progress;
   std::vector<Reason> reasons;
-  EXPECT_NE(folder.open()->lock(request(), maker(), &patience, &reasons), nullptr) << text(reasons);
+  EXPECT_NE(folder.open()->lock(request(), maker(), &progress, &reasons), nullptr) << text(reasons);
   kill(child, SIGKILL);
   close(pids[0]);
   close(pids[1]);
@@ -232,9 +232,9 @@ TEST(Lock, AForkedChildDoesNotReleaseItsParents) {
             }),
             0);
   EXPECT_EQ(in_child([&] {
-              Patience patience;
-              patience.stop_at_word();
-              return folder.open()->lock(request(), maker(), &patience, nullptr) == nullptr ? 5 : 6;
+              DeadlineProgress progress;
+              progress.stop_at_word();
+              return folder.open()->lock(request(), maker(), &progress, nullptr) == nullptr ? 5 : 6;
             }),
             5);
 }
@@ -248,8 +248,8 @@ TEST(Lock, IsClosedInAStartedProgram) {
   ASSERT_EQ(posix_spawnp(&child, "sleep", nullptr, nullptr, const_cast<char**>(arguments), environ),
             0);
   lock.reset();
-  Patience patience;
-  EXPECT_NE(cache->lock(request(), maker(), &patience, nullptr), nullptr);
+  DeadlineProgress progress;
+  EXPECT_NE(cache->lock(request(), maker(), &progress, nullptr), nullptr);
   kill(child, SIGKILL);
   wait_for(child);
 }
@@ -298,8 +298,8 @@ TEST_P(NoLocks, GoesOnUnlocked) {
   collect_now(folder, 0);
   EXPECT_EQ(cache->find(request(), nullptr, nullptr).size(), 0u);
   disarm();
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Errors, NoLocks, ::testing::Values(ENOLCK, ENOSYS, EOPNOTSUPP, EIO));
@@ -324,8 +324,8 @@ TEST_P(OtherRenames, PublishOnce) {
   disarm();
   EXPECT_TRUE(folder.temp().empty());
   EXPECT_TRUE(reasons.empty()) << text(reasons);
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Errors, OtherRenames, ::testing::Values(EINVAL, ENOSYS, EOPNOTSUPP));
@@ -386,8 +386,8 @@ TEST(Once, ThirtyTwoProcesses) {
   CacheFolder folder;
   ask_from_processes(folder, 32, [] { usleep(30000); });
   EXPECT_EQ(make_count(folder.path("made")), 1);
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 TEST(Once, MoreWhereTheFirstIsKilled) {
@@ -426,8 +426,8 @@ TEST(Once, AllLearnOfAFailure) {
   std::atomic<int> polling{0}, learned{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      Patience patience(&polling);
-      const auto mine = cache->lock(request(), maker(), &patience, nullptr);
+      DeadlineProgress progress(&polling);
+      const auto mine = cache->lock(request(), maker(), &progress, nullptr);
       learned += mine != nullptr && !mine->is_turn() &&
                  cache->failure(request(), maker(), nullptr).has_value();
     });
@@ -437,11 +437,11 @@ TEST(Once, AllLearnOfAFailure) {
   for (std::thread& thread : threads) thread.join();  // they return although the lock is still held
   EXPECT_EQ(learned, 8);
   // A caller that cannot use the remembered failure asks again and waits as before.
-  Patience patience;
-  patience.stop_at_word();
-  EXPECT_EQ(cache->lock(request(), maker(), &patience, nullptr), nullptr);
+  DeadlineProgress progress;
+  progress.stop_at_word();
+  EXPECT_EQ(cache->lock(request(), maker(), &progress, nullptr), nullptr);
   lock.reset();
-  lock = cache->lock(request(), maker(), &patience, nullptr);
+  lock = cache->lock(request(), maker(), &progress, nullptr);
   ASSERT_NE(lock, nullptr);
   EXPECT_TRUE(lock->is_turn());
 }

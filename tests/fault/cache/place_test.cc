@@ -45,8 +45,8 @@ TEST_P(Unusable, IsRefusedAndEverythingMisses) {
   EXPECT_TRUE(cache->what_changed(request()).empty());
   // A cache in another folder works.
   CacheFolder other;
-  publish_neighbour(other);
-  expect_next_attempt_right(other);
+  publish_unrelated_entry(other);
+  expect_cache_usable(other);
 }
 
 void make_with_mode(const CacheFolder& folder, mode_t mode) {
@@ -120,22 +120,22 @@ TEST(Place, BelowAStickyFolderIsUsed) {
   CacheFolder folder;
   make_folder(folder.path("cache"));
   ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 TEST(Place, BehindAGoodLinkIsUsed) {
   CacheFolder folder;
   make_folder(folder.path("real"));
   fs::create_symlink("real", folder.path("cache"));
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
   EXPECT_TRUE(fs::exists(folder.path("real/v1/kernels")));
 }
 
 TEST(Place, IsMadeForItsUserAlone) {
   CacheFolder folder;
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   for (const auto& entry : fs::recursive_directory_iterator(folder.path("cache"))) {
     struct stat status{};
     ASSERT_EQ(lstat(entry.path().c_str(), &status), 0);
@@ -146,7 +146,7 @@ TEST(Place, IsMadeForItsUserAlone) {
 TEST(Place, InsideItSomethingElseIsAFile) {
   for (const char* name : {"", "/v1", "/v1/tmp", "/v1/kernels", "/v1/locks", "/v1/bad"}) {
     CacheFolder folder;
-    publish_neighbour(folder);
+    publish_unrelated_entry(folder);
     const std::string path = folder.path("cache") + name;
     std::error_code ignored;  // the folder for damaged entries need not exist
     fs::rename(path, folder.path("moved"), ignored);
@@ -160,7 +160,7 @@ TEST(Place, InsideItSomethingElseIsAFile) {
     }
     fs::remove_all(path);
     if (fs::exists(folder.path("moved"))) fs::rename(folder.path("moved"), path);
-    expect_next_attempt_right(folder);
+    expect_cache_usable(folder);
   }
 }
 
@@ -172,7 +172,7 @@ TEST_P(ReadOnly, FindsAndWritesNothing) {
   CacheFolder folder;
   const auto good = folder.open()->publish_blobs(request(), maker(), blobs(), nullptr);
   ASSERT_NE(publish_plugin(folder.open().get(), nullptr), nullptr);
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   make_older(good->path(), 86400);  // old enough that a use would update its time
   arm(folder.path("cache"), {"", 0, Fault::kFail, GetParam()});
   std::vector<Reason> reasons;
@@ -196,7 +196,7 @@ TEST_P(ReadOnly, FindsAndWritesNothing) {
   }
   collect_now(folder, 0);
   disarm();
-  expect_next_attempt_right(folder);
+  expect_cache_usable(folder);
 }
 
 TEST_P(ReadOnly, DamageIsPassedOver) {
@@ -205,7 +205,7 @@ TEST_P(ReadOnly, DamageIsPassedOver) {
       folder.open()->publish_blobs(request(), maker(), blobs(), nullptr)->path();
   ASSERT_NE(folder.open()->publish_blobs(request(), maker("fedcba9876543210"), blobs(), nullptr),
             nullptr);
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   write(path, "damaged");
   arm(folder.path("cache"), {"", 0, Fault::kFail, GetParam()});
   std::vector<Reason> reasons;

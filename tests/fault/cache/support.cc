@@ -32,13 +32,13 @@ std::shared_ptr<CacheEntry> ask(Cache* cache, int* made, std::vector<Reason>* re
   return cache->publish_blobs(request(), maker(), blobs(), reasons);
 }
 
-void publish_neighbour(const CacheFolder& folder) {
+void publish_unrelated_entry(const CacheFolder& folder) {
   std::vector<Reason> reasons;
   ASSERT_NE(folder.open()->publish_blobs(neighbour(), maker(), blobs(), &reasons), nullptr)
       << text(reasons);
 }
 
-void expect_next_attempt_right(const CacheFolder& folder) {
+void expect_cache_usable(const CacheFolder& folder) {
   std::vector<Reason> reasons;
   const auto cache = folder.open(&reasons);
   EXPECT_EQ(cache->find(neighbour(), nullptr, &reasons).size(), 1u) << text(reasons);

@@ -18,10 +18,10 @@ std::shared_ptr<CacheEntry> ask(
 
 // Expects the cache in `folder` to be usable: what was published before is there, and the next
 // attempt publishes and finds both kinds of entries.
-void expect_next_attempt_right(const CacheFolder& folder);
+void expect_cache_usable(const CacheFolder& folder);
 
-// Publishes an entry that no fault may touch; expect_next_attempt_right looks for it.
-void publish_neighbour(const CacheFolder& folder);
+// Publishes an entry that no fault may touch; expect_cache_usable looks for it.
+void publish_unrelated_entry(const CacheFolder& folder);
 
 // Sets the modification time of a file, or of everything in a folder, to this many seconds ago.
 void make_older(const std::string& path, int64_t seconds);

@@ -85,8 +85,8 @@ TEST_P(Sweep, FailsCleanly) {
     EXPECT_TRUE(folder.open()->find(asked, nullptr, nullptr).empty());
   }
   entry.reset();
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 INSTANTIATE_TEST_SUITE_P(Publish, Sweep, ::testing::ValuesIn(cases()), [](const auto& info) {

@@ -93,8 +93,8 @@ TEST(Collect, TakesWhatNobodyUses) {
   EXPECT_EQ(done.kept_bytes, 0u);
   EXPECT_TRUE(folder.list("kernels").empty());
   EXPECT_TRUE(folder.list("plugin").empty());
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 TEST(Collect, LeavesABuildAlone) {
@@ -141,11 +141,11 @@ class Clock : public ::testing::TestWithParam<int64_t> {
 
 TEST_P(Clock, PublishesFindsAndWaits) {
   CacheFolder folder;
-  publish_neighbour(folder);
+  publish_unrelated_entry(folder);
   shift_clock(GetParam());
-  expect_next_attempt_right(folder);
+  expect_cache_usable(folder);
   shift_clock(0);
-  expect_next_attempt_right(folder);
+  expect_cache_usable(folder);
 }
 
 TEST_P(Clock, EvictsNothingNewOrInUse) {
@@ -171,8 +171,8 @@ TEST_P(Clock, FilesFromAnotherTime) {
   make_older(folder.path("cache"), GetParam());
   EXPECT_TRUE(is_there(folder, "a"));
   EXPECT_LT(std::abs(modified(path) - std::time(nullptr)), 60);
-  publish_neighbour(folder);
-  expect_next_attempt_right(folder);
+  publish_unrelated_entry(folder);
+  expect_cache_usable(folder);
 }
 
 TEST_P(Clock, WhatWasNotUsedSinceIsEvictedInTheEnd) {

@@ -9,8 +9,8 @@
 #include <fstream>
 #include <optional>
 
+#include "chain_fixture.h"
 #include "support/described_gpu.h"
-#include "world.h"
 
 namespace opdock::testing {
 namespace {
@@ -25,20 +25,20 @@ class WithGpu : public ::testing::Environment {
 };
 [[maybe_unused]] const auto* const with_gpu = ::testing::AddGlobalTestEnvironment(new WithGpu);
 
-class FaultWorld : public World {
+class FaultFixture : public ChainFixture {
  public:
-  using World::add_source;
-  using World::path;
-  using World::remove_tool;
-  using World::tool;
-  using World::top_;
+  using ChainFixture::add_source;
+  using ChainFixture::path;
+  using ChainFixture::remove_tool;
+  using ChainFixture::tool;
+  using ChainFixture::top_;
 };
 
 struct FaultCase {
   const char* name;
   const char* code;
-  void (*spoil)(FaultWorld& world);
-  void (*mend)(FaultWorld& world);
+  void (*break_it)(FaultFixture& fixture);
+  void (*repair)(FaultFixture& fixture);
   const char* step = "build";
   bool before_scan = true;  // otherwise after the runtime has listed the plugins
 };
@@ -51,7 +51,7 @@ constexpr char kMeson[] = "/bin/mkdir -p \"$4\"";
 std::string ninja_that_copies(const std::string& name) {
   return "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path(name) + " \"$2/plugins/good.so\"";
 }
-void good_tools(FaultWorld& w) {
+void good_tools(FaultFixture& w) {
   w.tool("c++", "echo 'c++ 1.2.3'");
   w.tool("cc", "echo 'cc 1.2.3'");
   w.tool("meson", kMeson);
@@ -59,54 +59,54 @@ void good_tools(FaultWorld& w) {
 }
 // Failures are remembered per input. A fix of a tool that is not an input must also change the
 // compiler's version, so that the build is tried again.
-void other_tools(FaultWorld& w) {
+void other_tools(FaultFixture& w) {
   good_tools(w);
   w.tool("c++", "echo 'c++ 1.2.4'");
 }
 
 const FaultCase kCases[] = {
-    {"no_cxx", "build-no-compiler", [](FaultWorld& w) { w.remove_tool("c++"); }, good_tools},
-    {"no_c", "build-no-compiler", [](FaultWorld& w) { w.remove_tool("cc"); }, good_tools},
-    {"no_meson", "build-no-meson", [](FaultWorld& w) { w.remove_tool("meson"); }, good_tools},
-    {"no_ninja", "build-no-ninja", [](FaultWorld& w) { w.remove_tool("ninja"); }, good_tools},
+    {"no_cxx", "build-no-compiler", [](FaultFixture& w) { w.remove_tool("c++"); }, good_tools},
+    {"no_c", "build-no-compiler", [](FaultFixture& w) { w.remove_tool("cc"); }, good_tools},
+    {"no_meson", "build-no-meson", [](FaultFixture& w) { w.remove_tool("meson"); }, good_tools},
+    {"no_ninja", "build-no-ninja", [](FaultFixture& w) { w.remove_tool("ninja"); }, good_tools},
     {"no_tools_at_all", "build-no-compiler",
-     [](FaultWorld& w) { setenv("PATH", w.path("home").c_str(), 1); },
-     [](FaultWorld& w) { setenv("PATH", w.path("bin").c_str(), 1); }},
-    {"compiler_says_nothing", "build-no-compiler", [](FaultWorld& w) { w.tool("c++", "exit 3"); },
+     [](FaultFixture& w) { setenv("PATH", w.path("home").c_str(), 1); },
+     [](FaultFixture& w) { setenv("PATH", w.path("bin").c_str(), 1); }},
+    {"compiler_says_nothing", "build-no-compiler", [](FaultFixture& w) { w.tool("c++", "exit 3"); },
      good_tools},
     {"source_does_not_compile", "build-failed",
-     [](FaultWorld& w) { w.tool("ninja", "echo 'code.c:1:1: error: no'; exit 1"); }, other_tools},
+     [](FaultFixture& w) { w.tool("ninja", "echo 'code.c:1:1: error: no'; exit 1"); }, other_tools},
     {"meson_fails", "build-failed",
-     [](FaultWorld& w) { w.tool("meson", "echo 'meson.build:1:0: ERROR: no'; exit 1"); },
+     [](FaultFixture& w) { w.tool("meson", "echo 'meson.build:1:0: ERROR: no'; exit 1"); },
      other_tools},
     {"another_plugin_comes_out", "build-result",
-     [](FaultWorld& w) { w.tool("ninja", ninja_that_copies("good_b")); }, other_tools},
+     [](FaultFixture& w) { w.tool("ninja", ninja_that_copies("good_b")); }, other_tools},
     {"nothing_comes_out", "build-result",
-     [](FaultWorld& w) { w.tool("ninja", "/bin/mkdir -p \"$2/plugins\""); }, other_tools},
+     [](FaultFixture& w) { w.tool("ninja", "/bin/mkdir -p \"$2/plugins\""); }, other_tools},
     {"a_text_comes_out", "build-result",
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; echo text > \"$2/plugins/good.so\"");
      },
      other_tools},
     {"cache_written_by_all", "cache-unusable",
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        fs::create_directory(w.path("cache"));
        chmod(w.path("cache").c_str(), 0777);
      },
-     [](FaultWorld& w) { chmod(w.path("cache").c_str(), 0700); }},
-    {"cache_is_a_file", "cache-unusable", [](FaultWorld& w) { w.top_.write("cache", "no"); },
-     [](FaultWorld& w) { fs::remove(w.path("cache")); }},
+     [](FaultFixture& w) { chmod(w.path("cache").c_str(), 0700); }},
+    {"cache_is_a_file", "cache-unusable", [](FaultFixture& w) { w.top_.write("cache", "no"); },
+     [](FaultFixture& w) { fs::remove(w.path("cache")); }},
     {"no_place_for_a_cache", "cache-unusable",
-     [](FaultWorld&) {
+     [](FaultFixture&) {
        unsetenv("OPDOCK_CACHE_DIR");
        unsetenv("HOME");
      },
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        setenv("OPDOCK_CACHE_DIR", w.path("cache").c_str(), 1);
        setenv("HOME", w.path("home").c_str(), 1);
      }},
     {"built_plugin_refuses_to_load", "load-failed",
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        // The plugin passes the checks; then a symbol is missing that only the loader looks up.
        w.tool("ninja", ninja_that_copies("good") + "; echo x >> $TOP/builds");
        fs::rename(w.path("plugins/good"), w.path("home/good"));
@@ -114,29 +114,29 @@ const FaultCase kCases[] = {
        w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("missing_symbol") +
                            " \"$2/plugins/missing_symbol.so\"");
      },
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        fs::remove_all(w.path("plugins/good"));
        fs::rename(w.path("home/good"), w.path("plugins/good"));
        good_tools(w);
      }},
     {"init_fails", "init-failed",
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        fs::rename(w.path("plugins/good"), w.path("home/good"));
        w.add_source("init_status_2", "1.0", "", "good");
        w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("init_status_2") +
                            " \"$2/plugins/init_status_2.so\"");
      },
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        fs::remove_all(w.path("plugins/good"));
        fs::rename(w.path("home/good"), w.path("plugins/good"));
        good_tools(w);
      }},
     {"source_goes_after_the_scan", "source-changed",
-     [](FaultWorld& w) { fs::rename(w.path("plugins/good"), w.path("home/gone")); },
-     [](FaultWorld& w) { fs::rename(w.path("home/gone"), w.path("plugins/good")); }, "build",
+     [](FaultFixture& w) { fs::rename(w.path("plugins/good"), w.path("home/gone")); },
+     [](FaultFixture& w) { fs::rename(w.path("home/gone"), w.path("plugins/good")); }, "build",
      false},
     {"arch_list_is_nonsense", "arch-list-invalid",
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        setenv("TORCH_CUDA_ARCH_LIST", "twelve", 1);
        std::ofstream(w.path("plugins/good/plugin.toml"), std::ios::app) << "";
        const std::string toml = w.path("plugins/good/plugin.toml");
@@ -145,13 +145,13 @@ const FaultCase kCases[] = {
        text.replace(text.find("[\"cpu\"]"), 7, "[\"cpu\", \"cuda\"]");
        std::ofstream(toml) << text;
      },
-     [](FaultWorld& w) {
+     [](FaultFixture& w) {
        unsetenv("TORCH_CUDA_ARCH_LIST");
        w.add_source("good");
      }},
 };
 
-class Faults : public FaultWorld, public ::testing::WithParamInterface<FaultCase> {};
+class Faults : public FaultFixture, public ::testing::WithParamInterface<FaultCase> {};
 
 TEST_P(Faults, HaveTheirCodeAndPass) {
   const FaultCase& row = GetParam();
@@ -159,7 +159,7 @@ TEST_P(Faults, HaveTheirCodeAndPass) {
   tool("ninja", ninja_that_copies("good"));
   top_.add("good_b", "plugins/good_b.so");
   std::string op = "good";
-  if (row.before_scan) row.spoil(*this);
+  if (row.before_scan) row.break_it(*this);
   if (!fs::exists(path("plugins/good/plugin.toml"))) FAIL() << "the case removed the source";
   {
     std::ifstream toml(path("plugins/good/plugin.toml"));
@@ -170,7 +170,7 @@ TEST_P(Faults, HaveTheirCodeAndPass) {
   const RuntimePtr runtime = this->runtime();
   if (!row.before_scan) {
     explain(runtime.get(), op);
-    row.spoil(*this);
+    row.break_it(*this);
   }
   const Outcome refused = resolve(runtime.get(), op);
   EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE) << refused.text;
@@ -178,7 +178,7 @@ TEST_P(Faults, HaveTheirCodeAndPass) {
   EXPECT_NE(refused.text.find(row.code), std::string::npos) << refused.text;
   EXPECT_EQ(outcome(explain(runtime.get(), op), row.step), "failed");
   EXPECT_EQ(resolve(runtime.get(), "good_b").status, OPDOCK_OK);
-  row.mend(*this);
+  row.repair(*this);
   const Outcome next = resolve(this->runtime().get(), "good");
   EXPECT_EQ(next.status, OPDOCK_OK) << next.text;
 }
@@ -186,10 +186,10 @@ TEST_P(Faults, HaveTheirCodeAndPass) {
 INSTANTIATE_TEST_SUITE_P(Row, Faults, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-class Fault : public World {};
+class Fault : public ChainFixture {};
 
-std::string published(const World& world, const std::string& top) {
-  (void)world;
+std::string published(const ChainFixture& fixture, const std::string& top) {
+  (void)fixture;
   for (const auto& entry : fs::recursive_directory_iterator(top + "/cache")) {
     if (entry.path().filename() == "good.so") return entry.path().string();
   }

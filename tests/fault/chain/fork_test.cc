@@ -11,9 +11,9 @@
 #include <functional>
 #include <thread>
 
+#include "chain_fixture.h"
 #include "facts/probes.h"
 #include "support/sanitizer.h"
-#include "world.h"
 
 namespace opdock::testing {
 namespace {
@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 // A child's result, which is its exit status.
 enum Answer { kServed = 0, kRefused = 1, kWrong = 2 };
 
-class Fork : public World {
+class Fork : public ChainFixture {
  protected:
   void SetUp() override {
 #ifdef OPDOCK_TEST_TSAN

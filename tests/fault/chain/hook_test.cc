@@ -9,12 +9,12 @@
 #include <latch>
 #include <thread>
 
-#include "world.h"
+#include "chain_fixture.h"
 
 namespace opdock::testing {
 namespace {
 
-class Hooks : public World {
+class Hooks : public ChainFixture {
  protected:
   Hooks() { alarm(100); }
   ~Hooks() override { alarm(0); }

@@ -7,15 +7,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "chain_fixture.h"
 #include "support/sanitizer.h"
-#include "world.h"
 
 namespace opdock::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Steps : public World {};
+class Steps : public ChainFixture {};
 
 TEST_F(Steps, ABinaryServesAndNothingIsBuilt) {
   top_.add("good", "plugins/good.so");

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "chain_fixture.h"
 #include "opdock/compile.h"
-#include "world.h"
 
 namespace opdock::testing {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-class Threads : public World {
+class Threads : public ChainFixture {
  protected:
   // Replaces ninja by a script that waits until the file `go` exists.
   void slow_ninja() {

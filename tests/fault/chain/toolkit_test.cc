@@ -9,10 +9,10 @@
 #include <fstream>
 #include <thread>
 
+#include "chain_fixture.h"
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.h"
 #include "support/soft_child.h"
-#include "world.h"
 
 namespace opdock::testing {
 namespace {
@@ -35,7 +35,7 @@ size_t count_lines(const std::string& path) {
   return count;
 }
 
-class NewToolkit : public World {
+class NewToolkit : public ChainFixture {
  protected:
   NewToolkit() {
     const std::string folder = add_source("good");

@@ -30,8 +30,8 @@ std::optional<Reason> reason_against_build_folder() {
 struct TrustRow {
   const char* name;
   Code code;
-  bool needs_root;                                  // to change the owner of a file
-  std::function<void(const Folder& folder)> spoil;  // changes plugins/bad.so
+  bool needs_root;                                     // to change the owner of a file
+  std::function<void(const Folder& folder)> break_it;  // changes plugins/bad.so
 };
 
 void PrintTo(const TrustRow& row, std::ostream* out) {
@@ -102,7 +102,7 @@ TEST_P(Spoilt, FileIsListedAndNotLoadedAndTheOthersAre) {
   fs::create_directory(folder.path("plugins"));
   folder.add("good", "plugins/good.so");
   folder.add("good_b", "plugins/bad.so");
-  GetParam().spoil(folder);
+  GetParam().break_it(folder);
   const SearchOptions options = package_place(folder.path("plugins"));
   const std::shared_ptr<const Candidate> bad = at(*find(options), folder.path("plugins/bad.so"));
   ASSERT_NE(bad, nullptr);
@@ -128,7 +128,7 @@ struct FolderRow {
   const char* name;
   Code code;
   bool needs_root;
-  std::function<void(const Folder& folder)> spoil;  // changes a/plugins or a folder above it
+  std::function<void(const Folder& folder)> break_it;  // changes a/plugins or a folder above it
   const char* place = "a/plugins";
 };
 
@@ -212,7 +212,7 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   const Folder folder, home, other;
   fs::create_directories(folder.path("a/plugins"));
   folder.add("good", "a/plugins/good.so");
-  GetParam().spoil(folder);
+  GetParam().break_it(folder);
   const std::string place = folder.path(GetParam().place);
   SearchOptions options = package_place(place + ":" + other.path());
   const std::shared_ptr<const Candidate> candidate = at(*find(options), place + "/good.so");

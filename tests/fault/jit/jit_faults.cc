@@ -299,7 +299,7 @@ TEST_F(JitSource, ToolkitHeadersAreFound) {
 class JitCached : public JitFault {
  protected:
   // Damages the cache entry. Expects the next request to set it aside and to compile again.
-  void spoil(const std::function<void(MemoryEntry*)>& how, const std::string& words) {
+  void break_it(const std::function<void(MemoryEntry*)>& how, const std::string& words) {
     works();
     ASSERT_EQ(cache.entries.size(), 1u);
     how(cache.entries[0].get());
@@ -321,23 +321,24 @@ class JitCached : public JitFault {
 };
 
 TEST_F(JitCached, WithoutAnImage) {
-  spoil([](MemoryEntry* e) { e->blobs_.erase(e->blobs_.begin()); }, "without an image");
+  break_it([](MemoryEntry* e) { e->blobs_.erase(e->blobs_.begin()); }, "without an image");
 }
 TEST_F(JitCached, WithAnEmptyImage) {
-  spoil([](MemoryEntry* e) { blob(e, "image")->clear(); }, "without an image");
+  break_it([](MemoryEntry* e) { blob(e, "image")->clear(); }, "without an image");
 }
 TEST_F(JitCached, WithoutNames) {
-  spoil([](MemoryEntry* e) { e->blobs_.erase(e->blobs_.begin() + 1); }, "kernels' names");
+  break_it([](MemoryEntry* e) { e->blobs_.erase(e->blobs_.begin() + 1); }, "kernels' names");
 }
 TEST_F(JitCached, WithNamesCutOff) {
-  spoil([](MemoryEntry* e) { blob(e, "names")->pop_back(); }, "kernels' names");
+  break_it([](MemoryEntry* e) { blob(e, "names")->pop_back(); }, "kernels' names");
 }
 TEST_F(JitCached, WithHalfAPair) {
-  spoil([](MemoryEntry* e) { *blob(e, "names") = std::string("f<float>\0", 9); }, "kernels' names");
+  break_it([](MemoryEntry* e) { *blob(e, "names") = std::string("f<float>\0", 9); },
+           "kernels' names");
 }
 TEST_F(JitCached, WithoutTheKernel) {
-  spoil([](MemoryEntry* e) { *blob(e, "names") = std::string("g\0g\0", 4); },
-        "without kernel \"f<float>\"");
+  break_it([](MemoryEntry* e) { *blob(e, "names") = std::string("g\0g\0", 4); },
+           "without kernel \"f<float>\"");
 }
 
 // ---- on a device: the stand-in for libcuda, in a child

@@ -308,11 +308,11 @@ TEST(Call, PassesOnStatusAndText) {
 
 // ---- plans that break the interface
 
-std::function<void(opdock_plan*)> spoil;
+std::function<void(opdock_plan*)> break_it;
 opdock_status plan_spoilt(const opdock_call* call, const opdock_value* args, uint32_t n,
                           opdock_plan* plan) {
   plan_like(call, args, n, plan);
-  spoil(plan);
+  break_it(plan);
   return OPDOCK_OK;
 }
 
@@ -337,13 +337,13 @@ TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
       {[](opdock_plan* p) { p->workspace_bytes = UINT64_MAX; }, "2^63"},
   };
   for (const auto& [change, text] : rows) {
-    spoil = change;
+    break_it = change;
     EXPECT_EQ(f.invoke({x}, {nullptr}), OPDOCK_INTERNAL) << text;
     EXPECT_NE(std::string(f.error).find(text), std::string::npos) << f.error;
     EXPECT_NE(std::string(f.error).find("report it to the plugin's author"), std::string::npos);
   }
   // What the plugin must not change is restored.
-  spoil = [](opdock_plan* p) {
+  break_it = [](opdock_plan* p) {
     p->num_outputs = 5;
     p->outputs = nullptr;
   };

@@ -41,8 +41,8 @@ const opdock_op& checked_op() {
 }
 
 // A valid call, in which each row changes one thing. x is float32 [2, 3].
-struct Scene {
-  Scene() : f(&checked_op()) {
+struct ValidCall {
+  ValidCall() : f(&checked_op()) {
     f.resolver.dtypes = {kF32, kF64};
     x = a.tensor({2, 3});
     w = a.tensor({4});
@@ -83,7 +83,7 @@ struct Scene {
 
 struct Row {
   const char* name;
-  std::function<void(Scene&)> spoil;
+  std::function<void(ValidCall&)> break_it;
   opdock_status status;
   std::vector<const char*> texts;
 };
@@ -100,36 +100,42 @@ constexpr int64_t kHuge = int64_t{1} << 62;
 const Row kRows[] = {
     // one tensor
     {"null tensor",
-     [](Scene& s) { s.args[kX].as.tensor = nullptr; },
+     [](ValidCall& s) { s.args[kX].as.tensor = nullptr; },
      kBad,
      {"argument 'x'", "no tensor"}},
-    {"ndim -1", [](Scene& s) { s.x->ndim = -1; }, kBad, {"argument 'x'", "found -1 dimensions"}},
-    {"ndim 17", [](Scene& s) { s.x->ndim = 17; }, kBad, {"argument 'x'", "wanted 0 to 16"}},
-    {"no shape", [](Scene& s) { s.x->shape = nullptr; }, kBad, {"argument 'x'", "shape of NULL"}},
+    {"ndim -1",
+     [](ValidCall& s) { s.x->ndim = -1; },
+     kBad,
+     {"argument 'x'", "found -1 dimensions"}},
+    {"ndim 17", [](ValidCall& s) { s.x->ndim = 17; }, kBad, {"argument 'x'", "wanted 0 to 16"}},
+    {"no shape",
+     [](ValidCall& s) { s.x->shape = nullptr; },
+     kBad,
+     {"argument 'x'", "shape of NULL"}},
     {"no strides",
-     [](Scene& s) { s.x->strides = nullptr; },
+     [](ValidCall& s) { s.x->strides = nullptr; },
      kBad,
      {"argument 'x'", "strides of NULL"}},
     {"negative size",
-     [](Scene& s) { s.x->shape[1] = -3; },
+     [](ValidCall& s) { s.x->shape[1] = -3; },
      kBad,
      {"argument 'x'", "[2, -3]", "negative"}},
     {"negative size of an empty tensor",
-     [](Scene& s) {
+     [](ValidCall& s) {
        s.x->shape[0] = 0;
        s.x->shape[1] = -1;
      },
      kBad,
      {"argument 'x'", "negative"}},
     {"2^63 elements",
-     [](Scene& s) {
+     [](ValidCall& s) {
        s.x->shape[0] = kHuge;
        s.x->shape[1] = 4;
      },
      kBad,
      {"argument 'x'", "2^63"}},
     {"2^63 bytes",
-     [](Scene& s) {
+     [](ValidCall& s) {
        s.x->shape[0] = kHuge;
        s.x->shape[1] = 1;
        s.x->strides[0] = 1;
@@ -137,129 +143,129 @@ const Row kRows[] = {
      kBad,
      {"argument 'x'", "2^63"}},
     {"span of 2^63",
-     [](Scene& s) {
+     [](ValidCall& s) {
        s.x->strides[0] = kHuge;
        s.x->shape[0] = 3;
      },
      kBad,
      {"argument 'x'", "2^63"}},
     {"span of bytes",
-     [](Scene& s) { s.x->strides[0] = kHuge / 2; },
+     [](ValidCall& s) { s.x->strides[0] = kHuge / 2; },
      kBad,
      {"argument 'x'", "2^63"}},
     {"stride INT64_MIN",
-     [](Scene& s) { s.x->strides[0] = INT64_MIN; },
+     [](ValidCall& s) { s.x->strides[0] = INT64_MIN; },
      kBad,
      {"argument 'x'", "2^63"}},
     {"data NULL",
-     [](Scene& s) { s.x->data = nullptr; },
+     [](ValidCall& s) { s.x->data = nullptr; },
      kBad,
      {"argument 'x'", "data NULL", "ZeroTensor"}},
     {"no data to run on",
-     [](Scene& s) { s.args[kX].flags = OPDOCK_VALUE_NO_DATA; },
+     [](ValidCall& s) { s.args[kX].flags = OPDOCK_VALUE_NO_DATA; },
      kBad,
      {"argument 'x'", "shape without data"}},
-    {"no lanes", [](Scene& s) { s.x->dtype.lanes = 0; }, kBad, {"argument 'x'", "1 lane"}},
-    {"no bits", [](Scene& s) { s.x->dtype.bits = 0; }, kBad, {"argument 'x'", "1 bit"}},
+    {"no lanes", [](ValidCall& s) { s.x->dtype.lanes = 0; }, kBad, {"argument 'x'", "1 lane"}},
+    {"no bits", [](ValidCall& s) { s.x->dtype.bits = 0; }, kBad, {"argument 'x'", "1 bit"}},
     {"unknown device",
-     [](Scene& s) { s.x->device.type = 14; },
+     [](ValidCall& s) { s.x->device.type = 14; },
      kBad,
      {"argument 'x'", "device type 14"}},
     {"negative device",
-     [](Scene& s) { s.x->device.index = -1; },
+     [](ValidCall& s) { s.x->device.index = -1; },
      kBad,
      {"argument 'x'", "cpu:-1", "wanted a CPU"}},
     // dtypes
     {"int32",
-     [](Scene& s) { s.x->dtype = kI32; },
+     [](ValidCall& s) { s.x->dtype = kI32; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "found dtype int32", "wanted float32, float64"}},
     {"float16",
-     [](Scene& s) { s.x->dtype.bits = 16; },
+     [](ValidCall& s) { s.x->dtype.bits = 16; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "float16"}},
     {"two lanes",
-     [](Scene& s) { s.x->dtype.lanes = 2; },
+     [](ValidCall& s) { s.x->dtype.lanes = 2; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "float32_x2"}},
     {"fp4 pairs",
-     [](Scene& s) { s.x->dtype = {OPDOCK_DTYPE_FLOAT4_E2M1FN, 4, 2}; },
+     [](ValidCall& s) { s.x->dtype = {OPDOCK_DTYPE_FLOAT4_E2M1FN, 4, 2}; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "float4_e2m1fn_x2"}},
     {"odd bits",
-     [](Scene& s) { s.x->dtype = {OPDOCK_DTYPE_FLOAT, 24, 1}; },
+     [](ValidCall& s) { s.x->dtype = {OPDOCK_DTYPE_FLOAT, 24, 1}; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "bits 24"}},
     {"odd code",
-     [](Scene& s) { s.x->dtype = {200, 32, 1}; },
+     [](ValidCall& s) { s.x->dtype = {200, 32, 1}; },
      OPDOCK_UNSUPPORTED,
      {"argument 'x'", "code 200"}},
     // devices
     {"cpu and cuda",
-     [](Scene& s) { s.w->device = {OPDOCK_CUDA, 0}; },
+     [](ValidCall& s) { s.w->device = {OPDOCK_CUDA, 0}; },
      kBad,
      {"argument 'w'", "cuda:0", "cpu", "'x'"}},
     {"all on cuda",
-     [](Scene& s) {
+     [](ValidCall& s) {
        for (opdock_tensor* t : {s.x, s.w, s.t0, s.t1}) t->device = {OPDOCK_CUDA, 0};
      },
      OPDOCK_INCOMPATIBLE,
      {"nothing for this device"}},
     {"cuda:64",
-     [](Scene& s) {
+     [](ValidCall& s) {
        for (opdock_tensor* t : {s.x, s.w, s.t0, s.t1}) t->device = {OPDOCK_CUDA, 64};
      },
      kBad,
      {"cuda:64", "0 to 63"}},
     {"cpu:1",
-     [](Scene& s) {
+     [](ValidCall& s) {
        for (opdock_tensor* t : {s.x, s.w, s.t0, s.t1}) t->device = {OPDOCK_CPU, 1};
      },
      kBad,
      {"cpu:1"}},
     {"list element elsewhere",
-     [](Scene& s) { s.t1->device = {OPDOCK_ROCM, 2}; },
+     [](ValidCall& s) { s.t1->device = {OPDOCK_ROCM, 2}; },
      kBad,
      {"element 1 of argument 'ts'", "rocm:2"}},
     // lists of tensors
     {"list of NULL",
-     [](Scene& s) { s.args[kTs] = null_of(OPDOCK_TAG_LIST); },
+     [](ValidCall& s) { s.args[kTs] = null_of(OPDOCK_TAG_LIST); },
      kBad,
      {"argument 'ts'", "NULL pointer"}},
     {"list element None",
-     [](Scene& s) { s.args[kTs] = s.a.list({A::none()}); },
+     [](ValidCall& s) { s.args[kTs] = s.a.list({A::none()}); },
      kBad,
      {"argument 'ts'", "element 0", "None", "Tensor[]"}},
     {"list element int",
-     [](Scene& s) { s.args[kOs] = s.a.list({A::integer(1)}); },
+     [](ValidCall& s) { s.args[kOs] = s.a.list({A::integer(1)}); },
      kBad,
      {"argument 'os'", "element 0", "an int", "Tensor?[]"}},
     {"list element null",
-     [](Scene& s) { s.args[kOs] = s.a.list({A::none(), null_of(OPDOCK_TAG_TENSOR)}); },
+     [](ValidCall& s) { s.args[kOs] = s.a.list({A::none(), null_of(OPDOCK_TAG_TENSOR)}); },
      kBad,
      {"argument 'os'", "element 1", "NULL"}},
     {"list element without data",
-     [](Scene& s) { s.t0->data = nullptr; },
+     [](ValidCall& s) { s.t0->data = nullptr; },
      kBad,
      {"element 0 of argument 'ts'", "data NULL"}},
     {"list element negative",
-     [](Scene& s) { s.t1->shape[0] = -6; },
+     [](ValidCall& s) { s.t1->shape[0] = -6; },
      kBad,
      {"element 1 of argument 'ts'", "[-6]"}},
     {"list element strides",
-     [](Scene& s) { s.t0->strides = nullptr; },
+     [](ValidCall& s) { s.t0->strides = nullptr; },
      kBad,
      {"element 0 of argument 'ts'", "strides"}},
     {"tensor for a list",
-     [](Scene& s) { s.args[kTs] = A::value(s.t0); },
+     [](ValidCall& s) { s.args[kTs] = A::value(s.t0); },
      kBad,
      {"argument 'ts'", "a tensor", "Tensor[]"}},
     {"list for a tensor",
-     [](Scene& s) { s.args[kX] = s.args[kTs]; },
+     [](ValidCall& s) { s.args[kX] = s.args[kTs]; },
      kBad,
      {"argument 'x'", "a list", "wanted Tensor"}},
     {"list count without data",
-     [](Scene& s) {
+     [](ValidCall& s) {
        static const opdock_list l{nullptr, 3};
        s.args[kTs].as.list = &l;
      },
@@ -267,64 +273,70 @@ const Row kRows[] = {
      {"argument 'ts'", "NULL"}},
     // arguments of the wrong type
     {"None for a tensor",
-     [](Scene& s) { s.args[kX] = A::none(); },
+     [](ValidCall& s) { s.args[kX] = A::none(); },
      kBad,
      {"argument 'x'", "None", "wanted Tensor"}},
     {"int for an optional tensor",
-     [](Scene& s) { s.args[kZ] = A::integer(0); },
+     [](ValidCall& s) { s.args[kZ] = A::integer(0); },
      kBad,
      {"argument 'z'", "an int", "Tensor?"}},
     {"bad optional tensor",
-     [](Scene& s) { s.args[kZ] = null_of(OPDOCK_TAG_TENSOR); },
+     [](ValidCall& s) { s.args[kZ] = null_of(OPDOCK_TAG_TENSOR); },
      kBad,
      {"argument 'z'", "no tensor"}},
     {"float for an int",
-     [](Scene& s) { s.args[kN] = A::real(1); },
+     [](ValidCall& s) { s.args[kN] = A::real(1); },
      kBad,
      {"argument 'n'", "a float", "wanted int"}},
-    {"None for an int", [](Scene& s) { s.args[kN] = A::none(); }, kBad, {"argument 'n'", "None"}},
+    {"None for an int",
+     [](ValidCall& s) { s.args[kN] = A::none(); },
+     kBad,
+     {"argument 'n'", "None"}},
     {"bool for an int",
-     [](Scene& s) { s.args[kN] = A::boolean(true); },
+     [](ValidCall& s) { s.args[kN] = A::boolean(true); },
      kBad,
      {"argument 'n'", "a bool"}},
     {"int for a float",
-     [](Scene& s) { s.args[kF] = A::integer(1); },
+     [](ValidCall& s) { s.args[kF] = A::integer(1); },
      kBad,
      {"argument 'f'", "an int", "opdock_bind"}},
     {"tensor for a float",
-     [](Scene& s) { s.args[kF] = A::value(s.x); },
+     [](ValidCall& s) { s.args[kF] = A::value(s.x); },
      kBad,
      {"argument 'f'", "a tensor"}},
     {"int for a bool",
-     [](Scene& s) { s.args[kB] = A::integer(1); },
+     [](ValidCall& s) { s.args[kB] = A::integer(1); },
      kBad,
      {"argument 'b'", "an int"}},
     {"bool of 2",
-     [](Scene& s) { s.args[kB].as.i64 = 2; },
+     [](ValidCall& s) { s.args[kB].as.i64 = 2; },
      kBad,
      {"argument 'b'", "value 2", "0 or 1"}},
-    {"bool of -1", [](Scene& s) { s.args[kB].as.i64 = -1; }, kBad, {"argument 'b'", "value -1"}},
+    {"bool of -1",
+     [](ValidCall& s) { s.args[kB].as.i64 = -1; },
+     kBad,
+     {"argument 'b'", "value -1"}},
     {"int for a str",
-     [](Scene& s) { s.args[kS] = A::integer(1); },
+     [](ValidCall& s) { s.args[kS] = A::integer(1); },
      kBad,
      {"argument 's'", "an int", "wanted str"}},
     {"str of NULL",
-     [](Scene& s) { s.args[kS] = null_of(OPDOCK_TAG_STRING); },
+     [](ValidCall& s) { s.args[kS] = null_of(OPDOCK_TAG_STRING); },
      kBad,
      {"argument 's'", "NULL"}},
     {"str without data",
-     [](Scene& s) {
+     [](ValidCall& s) {
        static const opdock_string t{nullptr, 2};
        s.args[kS].as.str = &t;
      },
      kBad,
      {"argument 's'", "NULL"}},
     {"int for a list",
-     [](Scene& s) { s.args[kNs] = A::integer(1); },
+     [](ValidCall& s) { s.args[kNs] = A::integer(1); },
      kBad,
      {"argument 'ns'", "an int", "int[]"}},
     {"bool of 7 in a list",
-     [](Scene& s) {
+     [](ValidCall& s) {
        opdock_value seven = A::boolean(true);
        seven.as.i64 = 7;
        s.args[kBs] = s.a.list({seven});
@@ -332,134 +344,149 @@ const Row kRows[] = {
      kBad,
      {"argument 'bs'", "found a bool of value 7 as element 0, wanted 0 or 1; correct it"}},
     {"float in an int list",
-     [](Scene& s) { s.args[kNs] = s.a.list({A::integer(1), A::real(1)}); },
+     [](ValidCall& s) { s.args[kNs] = s.a.list({A::integer(1), A::real(1)}); },
      kBad,
      {"argument 'ns'", "a float as element 1"}},
-    {"None for a list", [](Scene& s) { s.args[kNs] = A::none(); }, kBad, {"argument 'ns'", "None"}},
+    {"None for a list",
+     [](ValidCall& s) { s.args[kNs] = A::none(); },
+     kBad,
+     {"argument 'ns'", "None"}},
     {"int in a float list",
-     [](Scene& s) { s.args[kFs] = s.a.list({A::integer(1)}); },
+     [](ValidCall& s) { s.args[kFs] = s.a.list({A::integer(1)}); },
      kBad,
      {"argument 'fs'", "an int as element 0", "float[]?"}},
     {"int for a dtype",
-     [](Scene& s) { s.args[kD] = A::integer(1); },
+     [](ValidCall& s) { s.args[kD] = A::integer(1); },
      kBad,
      {"argument 'd'", "ScalarType"}},
     {"float for a complex",
-     [](Scene& s) { s.args[kC] = A::real(1); },
+     [](ValidCall& s) { s.args[kC] = A::real(1); },
      kBad,
      {"argument 'c'", "complex"}},
     {"complex of NULL",
-     [](Scene& s) { s.args[kC] = null_of(OPDOCK_TAG_COMPLEX); },
+     [](ValidCall& s) { s.args[kC] = null_of(OPDOCK_TAG_COMPLEX); },
      kBad,
      {"argument 'c'", "NULL"}},
     {"str for a device",
-     [](Scene& s) { s.args[kV] = s.a.text("cpu"); },
+     [](ValidCall& s) { s.args[kV] = s.a.text("cpu"); },
      kBad,
      {"argument 'v'", "a str", "Device"}},
-    {"unknown tag", [](Scene& s) { s.args[kN].tag = 99; }, kBad, {"argument 'n'", "unknown tag"}},
+    {"unknown tag",
+     [](ValidCall& s) { s.args[kN].tag = 99; },
+     kBad,
+     {"argument 'n'", "unknown tag"}},
     {"an object for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_OBJECT); },
+     [](ValidCall& s) { s.args[kN] = null_of(OPDOCK_TAG_OBJECT); },
      kBad,
      {"argument 'n'", "an object"}},
     {"a generator for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_GENERATOR); },
+     [](ValidCall& s) { s.args[kN] = null_of(OPDOCK_TAG_GENERATOR); },
      kBad,
      {"argument 'n'", "a generator"}},
     {"a stream for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_STREAM); },
+     [](ValidCall& s) { s.args[kN] = null_of(OPDOCK_TAG_STREAM); },
      kBad,
      {"argument 'n'", "a stream"}},
     // number of arguments
-    {"one too few", [](Scene& s) { s.args.pop_back(); }, kBad, {"found 14 arguments", "all 15"}},
-    {"one too many", [](Scene& s) { s.args.push_back(A::none()); }, kBad, {"found 16 arguments"}},
-    {"none", [](Scene& s) { s.args.clear(); }, kBad, {"found 0 arguments"}},
+    {"one too few",
+     [](ValidCall& s) { s.args.pop_back(); },
+     kBad,
+     {"found 14 arguments", "all 15"}},
+    {"one too many",
+     [](ValidCall& s) { s.args.push_back(A::none()); },
+     kBad,
+     {"found 16 arguments"}},
+    {"none", [](ValidCall& s) { s.args.clear(); }, kBad, {"found 0 arguments"}},
     // arguments that the op writes
     {"read-only written",
-     [](Scene& s) { s.args[kW].flags = OPDOCK_VALUE_READ_ONLY; },
+     [](ValidCall& s) { s.args[kW].flags = OPDOCK_VALUE_READ_ONLY; },
      kBad,
      {"argument 'w'", "read-only"}},
     {"written with stride 0",
-     [](Scene& s) { s.w->strides[0] = 0; },
+     [](ValidCall& s) { s.w->strides[0] = 0; },
      kBad,
      {"argument 'w'", "share an address"}},
     {"written is an input",
-     [](Scene& s) { s.args[kW] = s.args[kX]; },
+     [](ValidCall& s) { s.args[kW] = s.args[kX]; },
      kBad,
      {"argument 'w'", "'x'", "shared"}},
     {"written overlaps an input",
-     [](Scene& s) { s.w->data = static_cast<float*>(s.x->data) + 5; },
+     [](ValidCall& s) { s.w->data = static_cast<float*>(s.x->data) + 5; },
      kBad,
      {"argument 'w'", "'x'"}},
     {"written overlaps a list element",
-     [](Scene& s) { s.w->data = s.t1->data; },
+     [](ValidCall& s) { s.w->data = s.t1->data; },
      kBad,
      {"argument 'w'", "element 1 of argument 'ts'"}},
     // outputs
     {"too few outputs",
-     [](Scene& s) { s.outputs.pop_back(); },
+     [](ValidCall& s) { s.outputs.pop_back(); },
      kBad,
      {"found room for 1 results, wanted 2"}},
     {"too many outputs",
-     [](Scene& s) { s.outputs.push_back(s.t0); },
+     [](ValidCall& s) { s.outputs.push_back(s.t0); },
      kBad,
      {"found room for 3 results"}},
     {"output dtype",
-     [](Scene& s) { s.outputs[0] = s.a.tensor({2, 3}, kF64); },
+     [](ValidCall& s) { s.outputs[0] = s.a.tensor({2, 3}, kF64); },
      kBad,
      {"output 0", "float64 [2, 3]", "float32 [2, 3]"}},
     {"output shape",
-     [](Scene& s) { s.outputs[1] = s.a.tensor({3, 2}); },
+     [](ValidCall& s) { s.outputs[1] = s.a.tensor({3, 2}); },
      kBad,
      {"output 1", "[3, 2]", "[2, 3]"}},
-    {"output ndim", [](Scene& s) { s.outputs[1] = s.a.tensor({6}); }, kBad, {"output 1", "[6]"}},
+    {"output ndim",
+     [](ValidCall& s) { s.outputs[1] = s.a.tensor({6}); },
+     kBad,
+     {"output 1", "[6]"}},
     {"output device",
-     [](Scene& s) { s.outputs[0]->device = {OPDOCK_CUDA, 1}; },
+     [](ValidCall& s) { s.outputs[0]->device = {OPDOCK_CUDA, 1}; },
      kBad,
      {"output 0", "cuda:1", "cpu"}},
     {"output data NULL",
-     [](Scene& s) { s.outputs[0]->data = nullptr; },
+     [](ValidCall& s) { s.outputs[0]->data = nullptr; },
      kBad,
      {"output 0", "data NULL"}},
     {"output strides NULL",
-     [](Scene& s) { s.outputs[0]->strides = nullptr; },
+     [](ValidCall& s) { s.outputs[0]->strides = nullptr; },
      kBad,
      {"output 0", "strides"}},
     {"output stride 0",
-     [](Scene& s) { s.outputs[0]->strides[0] = 0; },
+     [](ValidCall& s) { s.outputs[0]->strides[0] = 0; },
      kBad,
      {"output 0", "share an address"}},
     {"output strides overlap",
-     [](Scene& s) { s.outputs[0]->strides[0] = 2; },
+     [](ValidCall& s) { s.outputs[0]->strides[0] = 2; },
      kBad,
      {"output 0", "strides [2, 1]", "share an address"}},
     {"output is an input",
-     [](Scene& s) { s.outputs[0] = s.x; },
+     [](ValidCall& s) { s.outputs[0] = s.x; },
      kBad,
      {"output 0", "argument 'x'"}},
     {"output overlaps an input",
-     [](Scene& s) { s.outputs[0]->data = static_cast<float*>(s.x->data) + 1; },
+     [](ValidCall& s) { s.outputs[0]->data = static_cast<float*>(s.x->data) + 1; },
      kBad,
      {"output 0", "argument 'x'"}},
     {"output overlaps a written one",
-     [](Scene& s) { s.outputs[1]->data = s.w->data; },
+     [](ValidCall& s) { s.outputs[1]->data = s.w->data; },
      kBad,
      {"output 1", "argument 'w'"}},
     {"output overlaps a list element",
-     [](Scene& s) { s.outputs[0]->data = s.t1->data; },
+     [](ValidCall& s) { s.outputs[0]->data = s.t1->data; },
      kBad,
      {"output 0", "element 1 of argument 'ts'"}},
     {"outputs overlap",
-     [](Scene& s) { s.outputs[1] = s.outputs[0]; },
+     [](ValidCall& s) { s.outputs[1] = s.outputs[0]; },
      kBad,
      {"output 1", "output 0"}},
     {"output negative size",
-     [](Scene& s) { s.outputs[0]->shape[0] = -2; },
+     [](ValidCall& s) { s.outputs[0]->shape[0] = -2; },
      kBad,
      {"output 0", "negative"}},
 };
 
 TEST(Checks, AGoodCallPasses) {
-  Scene s;
+  ValidCall s;
   ran = 0;
   EXPECT_EQ(s.call(), OPDOCK_OK) << s.f.error;
   EXPECT_EQ(ran, 1);
@@ -467,8 +494,8 @@ TEST(Checks, AGoodCallPasses) {
 
 TEST(Checks, EveryMistakeIsRefusedByName) {
   for (const Row& row : kRows) {
-    Scene s;
-    row.spoil(s);
+    ValidCall s;
+    row.break_it(s);
     ran = 0;
     EXPECT_EQ(s.call(), row.status) << row.name << ": " << s.f.error;
     EXPECT_EQ(ran, 0) << row.name;
@@ -483,43 +510,43 @@ TEST(Checks, EveryMistakeIsRefusedByName) {
 
 // Input that looks odd but must pass.
 TEST(Checks, OddButGoodInputPasses) {
-  const std::pair<const char*, std::function<void(Scene&)>> rows[] = {
+  const std::pair<const char*, std::function<void(ValidCall&)>> rows[] = {
       {"empty, data NULL",
-       [](Scene& s) {
+       [](ValidCall& s) {
          s.t0->shape[0] = 0;
          s.t0->data = nullptr;
        }},
       {"empty with huge sizes",
-       [](Scene& s) {
+       [](ValidCall& s) {
          opdock_tensor* t = s.a.tensor({1, 0, 1});
          t->shape[0] = t->shape[2] = kHuge;
          s.args[kZ] = A::value(t);
        }},
       {"negative strides of an input",
-       [](Scene& s) {
+       [](ValidCall& s) {
          s.t0->strides[0] = -1;
          s.t0->data = static_cast<float*>(s.t0->data) + 4;
        }},
-      {"expanded input", [](Scene& s) { s.t0->strides[0] = 0; }},
-      {"inputs share memory", [](Scene& s) { s.args[kZ] = s.args[kX]; }},
+      {"expanded input", [](ValidCall& s) { s.t0->strides[0] = 0; }},
+      {"inputs share memory", [](ValidCall& s) { s.args[kZ] = s.args[kX]; }},
       {"16 dimensions",
-       [](Scene& s) { s.args[kZ] = A::value(s.a.tensor(std::vector<int64_t>(16, 1))); }},
+       [](ValidCall& s) { s.args[kZ] = A::value(s.a.tensor(std::vector<int64_t>(16, 1))); }},
       {"0 dimensions without shape",
-       [](Scene& s) {
+       [](ValidCall& s) {
          opdock_tensor* t = s.a.tensor({});
          t->shape = t->strides = nullptr;
          s.args[kZ] = A::value(t);
        }},
-      {"read-only input", [](Scene& s) { s.args[kX].flags = OPDOCK_VALUE_READ_ONLY; }},
-      {"other dtype of another argument", [](Scene& s) { s.t0->dtype = kI32; }},
-      {"empty list", [](Scene& s) { s.args[kNs] = s.a.list({}); }},
+      {"read-only input", [](ValidCall& s) { s.args[kX].flags = OPDOCK_VALUE_READ_ONLY; }},
+      {"other dtype of another argument", [](ValidCall& s) { s.t0->dtype = kI32; }},
+      {"empty list", [](ValidCall& s) { s.args[kNs] = s.a.list({}); }},
       {"output with padded rows",
-       [](Scene& s) { s.outputs[0] = s.a.tensor({2, 3}, kF32, {8, 1}); }},
-      {"transposed output", [](Scene& s) { s.outputs[0] = s.a.tensor({2, 3}, kF32, {1, 2}); }},
-      {"byte offset", [](Scene& s) { s.t0->byte_offset = 4; }},
+       [](ValidCall& s) { s.outputs[0] = s.a.tensor({2, 3}, kF32, {8, 1}); }},
+      {"transposed output", [](ValidCall& s) { s.outputs[0] = s.a.tensor({2, 3}, kF32, {1, 2}); }},
+      {"byte offset", [](ValidCall& s) { s.t0->byte_offset = 4; }},
   };
   for (const auto& [name, change] : rows) {
-    Scene s;
+    ValidCall s;
     change(s);
     EXPECT_EQ(s.call(), OPDOCK_OK) << name << ": " << s.f.error;
   }
@@ -548,7 +575,7 @@ TEST(Checks, APlannedCallIsNotCheckedAgainForItsNones) {
 }
 
 TEST(Checks, ColumnSlicesOfOneMatrixDoNotOverlap) {
-  Scene s;
+  ValidCall s;
   std::vector<float> matrix(2 * 9);
   s.x->data = matrix.data();
   s.x->strides[0] = 9;  // columns 0 to 2

@@ -236,7 +236,7 @@ struct TrustRow {
   const char* name;
   Code code;
   bool needs_root;
-  void (*spoil)(const Folder& folder);  // changes a/axpy or a folder above it
+  void (*break_it)(const Folder& folder);  // changes a/axpy or a folder above it
 };
 
 void PrintTo(const TrustRow& row, std::ostream* out) {
@@ -255,7 +255,7 @@ TEST_P(Untrusted, IsListedAndMayNotBeBuilt) {
   fs::create_directory(folder.path("a/axpy/device"));
   folder.write("a/axpy/device/k.cuh", "//\n");
   ASSERT_EQ(source_at(*find(package_place(folder.path("a"))), path)->state, State::kUsable);
-  GetParam().spoil(folder);
+  GetParam().break_it(folder);
   const SourcePtr source = source_at(*find(package_place(folder.path("a"))), path);
   EXPECT_EQ(source->state, State::kRejected);
   EXPECT_TRUE(has_code(source->reasons, GetParam().code)) << texts(*source);

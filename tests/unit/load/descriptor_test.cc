@@ -12,8 +12,9 @@ namespace opdock {
 namespace {
 
 // A descriptor with one op, and a note that agrees with it.
-struct Scene {
-  explicit Scene(const std::string& text) : schema(parse_schema(text, nullptr)->text()) {
+struct MatchingDescriptor {
+  explicit MatchingDescriptor(const std::string& text)
+      : schema(parse_schema(text, nullptr)->text()) {
     op.struct_size = sizeof op;
     op.schema = schema.c_str();
     op.doc = "";
@@ -55,7 +56,7 @@ struct Scene {
 };
 
 TEST(Descriptor, HasTheNotesDecidingParameter) {
-  Scene scene("f(int n, Tensor x, Tensor y) -> ()");
+  MatchingDescriptor scene("f(int n, Tensor x, Tensor y) -> ()");
   scene.op.device_arg = 1;  // the first tensor, which is meant if the note names none
   EXPECT_EQ(scene.check(), "");
   scene.op.device_arg = 2;
@@ -73,7 +74,7 @@ TEST(Descriptor, HasTheNotesDecidingParameter) {
 }
 
 TEST(Descriptor, HasNoDecidingParameterWithoutTensors) {
-  Scene scene("f(int n, int m) -> ()");
+  MatchingDescriptor scene("f(int n, int m) -> ()");
   EXPECT_EQ(scene.check(), "");
   scene.op.device_arg = 1;
   EXPECT_EQ(scene.check(),

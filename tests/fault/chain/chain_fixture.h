@@ -57,10 +57,10 @@ struct Program {
 
 // By default the scripts make a good build: the compilers print their versions, meson creates a
 // folder, and ninja copies a case plugin there ($TOP/made names it) and records that it ran.
-class World : public ::testing::Test {
+class ChainFixture : public ::testing::Test {
  protected:
-  World();
-  ~World() override;
+  ChainFixture();
+  ~ChainFixture() override;
 
   void tool(const std::string& name, const std::string& body);
   void remove_tool(const std::string& name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "workshop.h"
+#include "build_fixture.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -70,7 +70,7 @@ bool Watcher::cancelled() {
   return stop_at_once || (!stop_when.empty() && fs::exists(stop_when));
 }
 
-Workshop::Workshop() {
+BuildFixture::BuildFixture() {
   // Variables that a host such as Python or a batch system may have set must not affect the tests.
   for (const char* name :
        {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX", "HIPCXX",
@@ -97,18 +97,18 @@ Workshop::Workshop() {
            good_plugin() + " \"$2/plugins/noop.so\"; echo '[2/2] two'");
 }
 
-Workshop::~Workshop() {
+BuildFixture::~BuildFixture() {
   std::error_code error;
   fs::remove_all(top, error);
 }
 
-void Workshop::tool(const std::string& name, const std::string& body) {
+void BuildFixture::tool(const std::string& name, const std::string& body) {
   const std::string path = top + "/bin/" + name;
   std::ofstream(path) << "#!/bin/sh\nTOP='" << top << "'\n" << body << "\n";
   chmod(path.c_str(), 0700);
 }
 
-bool Workshop::use_real_tools() {
+bool BuildFixture::use_real_tools() {
   const char* meson = std::getenv("OPDOCK_TEST_MESON");
   const char* ninja = std::getenv("OPDOCK_TEST_NINJA");
   if (meson == nullptr || ninja == nullptr || *meson == 0 || *ninja == 0) return false;
@@ -119,56 +119,56 @@ bool Workshop::use_real_tools() {
   return true;
 }
 
-void Workshop::remove_tool(const std::string& name) {
+void BuildFixture::remove_tool(const std::string& name) {
   fs::remove(top + "/bin/" + name);
 }
 
-void Workshop::write(const std::string& name, const std::string& text) {
+void BuildFixture::write(const std::string& name, const std::string& text) {
   fs::create_directories(fs::path(top + "/" + name).parent_path());
   std::ofstream(top + "/" + name, std::ios::binary | std::ios::trunc) << text;
 }
 
-std::string Workshop::read(const std::string& name) const {
+std::string BuildFixture::read(const std::string& name) const {
   return contents(top + "/" + name);
 }
 
-size_t Workshop::lines(const std::string& name) const {
+size_t BuildFixture::lines(const std::string& name) const {
   const std::string text = read(name);
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-Manifest Workshop::manifest_at(const std::string& folder) {
+Manifest BuildFixture::manifest_at(const std::string& folder) {
   std::vector<Reason> mistakes;
   std::optional<Manifest> manifest = read_manifest(folder + "/plugin.toml", &mistakes);
   for (const Reason& mistake : mistakes) ADD_FAILURE() << to_text(mistake);
   return manifest.value_or(Manifest());
 }
 
-BuildResult Workshop::build(Cache* with) {
+BuildResult BuildFixture::build(Cache* with) {
   reasons.clear();
   return build_plugin(manifest(), options, with != nullptr ? with : cache.get(), &watcher,
                       &reasons);
 }
 
-bool Workshop::failed_with(Code code) const {
+bool BuildFixture::failed_with(Code code) const {
   return std::any_of(reasons.begin(), reasons.end(),
                      [&](const Reason& reason) { return reason.code == code; });
 }
 
-std::string Workshop::text_of_reasons() const {
+std::string BuildFixture::text_of_reasons() const {
   std::string text;
   for (const Reason& reason : reasons) text += to_text(reason) + "\n";
   return text;
 }
 
-bool Workshop::left_nothing() const {
+bool BuildFixture::left_nothing() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(top + "/cache")) {
     if (entry.path().filename().string().starts_with("work")) return false;
   }
   return true;
 }
 
-std::vector<std::string> Workshop::orphans() const {
+std::vector<std::string> BuildFixture::orphans() const {
   std::vector<std::string> found;
   for (int attempt = 0; attempt < 20; ++attempt) {
     found.clear();

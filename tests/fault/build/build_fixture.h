@@ -28,10 +28,10 @@ class Watcher : public Progress {
 // Sets the environment that a build sees while the object lives. By default the scripts make a good
 // build: the compilers print their versions, meson creates a folder, and ninja prints two steps and
 // copies this build's own plugin noop there.
-class Workshop : public ::testing::Test {
+class BuildFixture : public ::testing::Test {
  protected:
-  Workshop();
-  ~Workshop() override;
+  BuildFixture();
+  ~BuildFixture() override;
 
   // Writes a script into the tools' folder; `body` is sh code, in which $TOP is the test's folder.
   void tool(const std::string& name, const std::string& body);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "world.h"
+#include "chain_fixture.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -78,7 +78,7 @@ bool Outcome::has(const std::string& code) const {
                      [&](const Json& reason) { return reason.at("code") == code; });
 }
 
-World::World() {
+ChainFixture::ChainFixture() {
   for (const char* name :
        {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "OPDOCK_BUILD", "OPDOCK_JIT",
         "OPDOCK_FALLBACK", "OPDOCK_PLUGIN_PATH", "OPDOCK_ADD_PLUGIN_PATH", "OPDOCK_PLUGINS_SELECT",
@@ -104,19 +104,19 @@ World::World() {
            std::string(CASE_PLUGINS) + "/$made.so \"$2/plugins/$name.so\"");
 }
 
-World::~World() = default;
+ChainFixture::~ChainFixture() = default;
 
-void World::tool(const std::string& name, const std::string& body) {
+void ChainFixture::tool(const std::string& name, const std::string& body) {
   top_.write("bin/" + name, "#!/bin/sh\nTOP='" + path() + "'\n" + body + "\n");
   chmod(path("bin/" + name).c_str(), 0700);
 }
 
-void World::remove_tool(const std::string& name) {
+void ChainFixture::remove_tool(const std::string& name) {
   fs::remove(path("bin/" + name));
 }
 
-std::string World::add_source(const std::string& name, const std::string& version,
-                              const std::string& extra, const std::string& folder) {
+std::string ChainFixture::add_source(const std::string& name, const std::string& version,
+                                     const std::string& extra, const std::string& folder) {
   const std::string where = "plugins/" + (folder.empty() ? name : folder);
   fs::create_directories(path(where));
   top_.write(where + "/code.c", "int code;\n");
@@ -129,12 +129,12 @@ std::string World::add_source(const std::string& name, const std::string& versio
   return path(where);
 }
 
-size_t World::builds() const {
+size_t ChainFixture::builds() const {
   const std::string text = contents(path("builds"));
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
+RuntimePtr ChainFixture::runtime(Program* program, const std::string& plugin_path) {
   const std::string places = plugin_path.empty() ? path("plugins") : plugin_path;
   opdock_options options{};
   options.struct_size = sizeof options;
@@ -182,7 +182,8 @@ void expect_plain(const Json& reasons) {
 
 }  // namespace
 
-Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_device device) {
+Outcome ChainFixture::resolve(opdock_runtime* runtime, const std::string& op,
+                              opdock_device device) {
   Outcome outcome;
   std::array<char, 16384> error{};
   opdock_function* function = nullptr;
@@ -199,7 +200,7 @@ Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_de
   return outcome;
 }
 
-Outcome World::call(opdock_runtime* runtime, const std::string& op) {
+Outcome ChainFixture::call(opdock_runtime* runtime, const std::string& op) {
   Outcome outcome;
   std::array<char, 16384> error{};
   opdock_function* function = nullptr;
@@ -221,7 +222,7 @@ Outcome World::call(opdock_runtime* runtime, const std::string& op) {
   return outcome;
 }
 
-Json World::explain(opdock_runtime* runtime, const std::string& name) {
+Json ChainFixture::explain(opdock_runtime* runtime, const std::string& name) {
   char* text = nullptr;
   EXPECT_EQ(opdock_explain_json(runtime, name.c_str(), &text, nullptr, 0), OPDOCK_OK);
   Json json = Json::parse(text);
@@ -229,7 +230,7 @@ Json World::explain(opdock_runtime* runtime, const std::string& name) {
   return json;
 }
 
-Json World::step(const Json& explanation, const std::string& name) {
+Json ChainFixture::step(const Json& explanation, const std::string& name) {
   for (const Json& one : explanation.at("chain").at(0).at("steps")) {
     if (one.at("step") == name) return one;
   }
