@@ -162,7 +162,7 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
     }
     Status found = module->find(name, out);
     if (!found.ok()) return found;
-    const NoFork whole;
+    const NoFork no_fork;
     module->kernels[name] = *out;
     return found;
   });

@@ -41,7 +41,7 @@ std::string tool_text(const Tool& tool) {
 
 // Returns the label that `opdock doctor` shows for a tool.
 const char* label_of(const std::string& name) {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::map<std::string, const char*> labels = {
       {"libcuda", "CUDA library"}, {"nvml", "NVML"},     {"meson", "Meson"},
       {"ninja", "Ninja"},          {"nvcc", "nvcc"},     {"nvrtc", "NVRTC"},

@@ -32,7 +32,7 @@ class LoadedModule {
     if (Kernels* known = all.find(image->get(), device)) return known;
     std::unique_ptr<Kernels> made = load_compiled(request, driver, device, context, image, reasons);
     if (made == nullptr) return nullptr;
-    const NoFork whole;
+    const NoFork no_fork;
     return (all.kernels_[{image->get(), device.index}] = std::move(made)).get();
   }
 
@@ -122,7 +122,7 @@ Status opdock_module::compile() {
 }
 
 void opdock_module::put(CompiledImagePtr made) {
-  const NoFork whole;
+  const NoFork no_fork;
   image.swap(made);
 }
 

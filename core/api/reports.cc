@@ -54,7 +54,7 @@ opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path, cha
         opdock::Candidate candidate =
             *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect);
         if (candidate.file.is_elf && !opdock::is_plugin(candidate.file)) {
-          const opdock::Surroundings around{*runtime->machine(), false, false, {}};
+          const opdock::JudgedMachine around{*runtime->machine(), false, false, {}};
           const opdock::Files files;
           opdock::Linkers linkers(around, files, {}, false);
           candidate.verdict = opdock::judge_native(&candidate.file, around, &linkers);

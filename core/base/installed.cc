@@ -48,7 +48,7 @@ std::optional<Installed> override_value;
 }  // namespace
 
 const std::string& own_folder() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const auto* const folder = new std::string(find_own_folder());
   return *folder;
 }
@@ -82,7 +82,7 @@ Installed find_installed(const std::string& libdir) {
 
 const Installed& installed() {
   if (override_value) return *override_value;
-  const NoFork whole;
+  const NoFork no_fork;
   static const Installed found = find_installed(own_folder());
   return found;
 }

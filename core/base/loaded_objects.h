@@ -15,7 +15,7 @@ namespace opdock {
 // takes would stay locked for ever in the child (seen with glibc 2.36). visit must not fork, load
 // anything or wait for another thread.
 inline int visit_loaded_objects(int (*visit)(dl_phdr_info*, size_t, void*), void* context) {
-  const NoFork whole;
+  const NoFork no_fork;
   return dl_iterate_phdr(visit, context);
 }
 

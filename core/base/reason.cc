@@ -8,7 +8,7 @@
 namespace opdock {
 
 const std::vector<CodeInfo>& all_codes() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::vector<CodeInfo> codes = {
 #define OPDOCK_CODE(id, name, stage, severity, meaning, cause, advice) \
   {Code::k##id, name, stage, Severity::severity, meaning, cause, advice},

@@ -15,9 +15,9 @@
 #include "base/files.h"
 #include "build/limits.h"
 #include "build/project.h"
+#include "build/ptx_fallback.h"
 #include "build/result.h"
 #include "build/sources.h"
-#include "build/stand_in.h"
 #include "build/steps.h"
 #include "build/time_limit.h"
 #include "build/toolchain_check.h"
@@ -187,10 +187,10 @@ class Builder {
     const ToolchainFacts facts = ask_toolchain(manifest_, options_, tools_);
     BuildCheck check = check_toolchain(manifest_, options_, facts);
     warnings_ = std::move(check.warnings);
-    stand_in_ = stand_in_text(tools_, languages_, facts, warnings_);
+    ptx_fallback_ = ptx_fallback_text(tools_, languages_, facts, warnings_);
     for (const Reason& warning : warnings_) log_ += "opdock: warning: " + to_text(warning) + "\n";
-    reasons_->insert(reasons_->end(), check.against.begin(), check.against.end());
-    return check.against.empty();
+    reasons_->insert(reasons_->end(), check.errors.begin(), check.errors.end());
+    return check.errors.empty();
   }
 
   BuildResult make_in(const std::string& folder) {
@@ -248,9 +248,9 @@ class Builder {
   BuildResult publish(const std::string& folder, const fs::path& made) {
     std::vector<std::string> files = {made.filename().string(), "build.log"};
     int error = write_whole(folder + "/build.log", log_);
-    if (!stand_in_.empty()) {
-      files.push_back(kStandInFile);
-      if (error == 0) error = write_whole(folder + "/" + kStandInFile, stand_in_);
+    if (!ptx_fallback_.empty()) {
+      files.push_back(kPtxFallbackFile);
+      if (error == 0) error = write_whole(folder + "/" + kPtxFallbackFile, ptx_fallback_);
     }
     if (error == 0 && rename(made.c_str(), (folder + "/" + files.front()).c_str()) != 0)
       error = errno;
@@ -287,7 +287,7 @@ class Builder {
   BuildTools tools_;
   CacheRequest request_;
   CacheMaker maker_;
-  std::string log_, stand_in_;
+  std::string log_, ptx_fallback_;
   std::vector<Reason> warnings_;
   std::optional<Reason> changed_;  // the change during the attempt, which is then repeated
 };
@@ -311,7 +311,7 @@ std::vector<Reason> check_build(const Manifest& manifest, const BuildOptions& op
     const BuildTools tools = find_build_tools(languages_of(manifest, options), &against);
     const BuildCheck check =
         check_toolchain(manifest, options, ask_toolchain(manifest, options, tools));
-    against.insert(against.end(), check.against.begin(), check.against.end());
+    against.insert(against.end(), check.errors.begin(), check.errors.end());
   } catch (const std::exception& problem) {
     against.push_back(make_reason(Code::kBuildFailed, problem.what(), "no failure of the builder"));
   }

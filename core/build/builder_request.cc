@@ -30,13 +30,13 @@ std::optional<std::string> remembered(const std::string& what, const std::string
   if (cache != nullptr) {
     const std::optional<std::string> memo = cache->recall(name);
     std::optional<std::string> value;
-    if (memo) value = Stamps::open(folder, *memo);
+    if (memo) value = Stamps::from_memo(folder, *memo);
     if (value) return value;
   }
   Stamps stamps(folder);
   const std::optional<std::string> value = compute(&stamps);
   if (cache == nullptr || !value) return value;
-  if (const std::optional<std::string> memo = stamps.seal(*value)) cache->remember(name, *memo);
+  if (const std::optional<std::string> memo = stamps.to_memo(*value)) cache->remember(name, *memo);
   return value;
 }
 
@@ -53,12 +53,12 @@ std::string digest_of_folder(const std::string& folder, Cache* cache) {
       stamps->add(name);
       if (at->is_regular_file()) names.push_back(name);
     }
-    if (error) stamps->spoil();
+    if (error) stamps->invalidate();
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
       const std::optional<std::string> text = read_file(folder + "/" + name);
       hasher.add(name).add(text.value_or(""));
-      if (!text) stamps->spoil();
+      if (!text) stamps->invalidate();
     }
     return to_hex(hasher.finish());
   };
@@ -104,7 +104,7 @@ OwnDigests own_digests(Cache* cache) {
     OwnDigests made{digest_of_folder(own.include + "/opdock", cache),
                     digest_of_folder(own.device + "/opdock", cache),
                     digest_of_folder(own.plugin_build, cache)};
-    const NoFork whole;
+    const NoFork no_fork;
     known_digests.digests = std::move(made);
   }
   return *known_digests.digests;

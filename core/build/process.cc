@@ -91,7 +91,7 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   Child child;
   {
     // The pipes show the end by being closed, and a forked child would keep them open.
-    const NoFork whole;
+    const NoFork no_fork;
     if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
       end.number = errno;
       return end;

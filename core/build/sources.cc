@@ -162,7 +162,7 @@ class SourceWalk {
     if (!digest.empty()) {
       digests_[name] = digest;
     } else if (stamps_ != nullptr) {
-      stamps_->spoil();
+      stamps_->invalidate();
     }
     return true;
   }

@@ -60,7 +60,7 @@ std::string ask(const BuildTools& tools, std::vector<std::string> command) {
   const auto known = answers.all.find(key);
   if (known != answers.all.end()) return known->second;
   std::string answer = start(tools, std::move(command));
-  const NoFork whole;
+  const NoFork no_fork;
   return answers.all[key] = std::move(answer);
 }
 

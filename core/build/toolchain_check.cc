@@ -34,18 +34,18 @@ class ToolchainCheck {
 
   BuildCheck run() {
     const Languages languages = languages_of(manifest_, options_);
-    libraries();
-    if (languages.cuda || languages.device_images) least();
-    if (languages.cuda) nvcc();
-    if (languages.device_images) nvrtc();
-    if (languages.hip) hipcc();
+    check_libraries();
+    if (languages.cuda || languages.device_images) check_least();
+    if (languages.cuda) check_nvcc();
+    if (languages.device_images) check_nvrtc();
+    if (languages.hip) check_hipcc();
     return std::move(out_);
   }
 
  private:
   void add(std::optional<Reason> reason, bool is_fatal) {
     if (!reason) return;
-    std::vector<Reason>& list = is_fatal && is_reject(*reason) ? out_.against : out_.warnings;
+    std::vector<Reason>& list = is_fatal && is_reject(*reason) ? out_.errors : out_.warnings;
     const bool is_known = std::any_of(list.begin(), list.end(), [&](const Reason& other) {
       // Compilers that make PTX in place of the same architecture count separately.
       return other.code == reason->code && other.found == reason->found &&
@@ -54,7 +54,7 @@ class ToolchainCheck {
     if (!is_known) list.push_back(std::move(*reason));
   }
 
-  void libraries() {
+  void check_libraries() {
     for (const auto& [name, problem] : facts_.no_packages) {
       Reason reason = make_reason(Code::kBuildNoLibrary,
                                   fmt::format("no library {} by pkg-config: {}", name, problem),
@@ -71,7 +71,7 @@ class ToolchainCheck {
   }
 
   // Checks the list against the plugin's least architecture. This needs no compiler.
-  void least() {
+  void check_least() {
     CudaArchInputs inputs;
     inputs.sources = {{origin(), options_.cuda_archs}};
     inputs.least = manifest_.build.least_cuda;
@@ -102,7 +102,7 @@ class ToolchainCheck {
     return choice;
   }
 
-  void nvcc() {
+  void check_nvcc() {
     const NvccFacts& nvcc = facts_.nvcc;
     add(check_cuda_standard(nvcc.version, 20), true);  // plugins/meson.build asks for C++20
     add(check_tool("nvcc", nvcc.version), true);
@@ -131,7 +131,7 @@ class ToolchainCheck {
     return check_driver(facts_.nvcc.version, ImageKind::kCubin, facts_.driver).has_value();
   }
 
-  void nvrtc() {
+  void check_nvrtc() {
     std::vector<CompilerArchs> compilers;
     for (const NvrtcKnowledge& one : facts_.nvrtcs)
       compilers.push_back(archs_of_nvrtc(one.version, one.numbers));
@@ -157,7 +157,7 @@ class ToolchainCheck {
     }
   }
 
-  void hipcc() {
+  void check_hipcc() {
     add(check_rocm(facts_.hipcc, facts_.rocm), options_.must_run_here);
     if (facts_.unknown_hip.empty()) return;
     const std::string names = join(facts_.unknown_hip);

@@ -32,19 +32,19 @@ struct ToolchainFacts {
 };
 
 struct BuildCheck {
-  std::vector<Reason> against;   // reasons why the build must not start
+  std::vector<Reason> errors;    // reasons why the build must not start
   std::vector<Reason> warnings;  // the build may start; they belong in its record
 };
 
 // Checks a build by these rules; a pure function:
-// - A library that plugin.toml names is missing: against (build-no-library).
-// - All architectures lie below plugin.toml's least: against (arch-below-least).
-// - The compiler does not know an architecture: against (build-arch), with all such architectures
+// - A library that plugin.toml names is missing: an error (build-no-library).
+// - All architectures lie below plugin.toml's least: an error (arch-below-least).
+// - The compiler does not know an architecture: an error (build-arch), with all such architectures
 //   in one reason. If the architecture stands for a GPU here (options.gpu_archs), PTX is made
 //   instead, with a warning (arch-ptx).
 // - nvcc is too old for Opdock, refuses the host compiler, or belongs to another CUDA than that of
-//   the PyTorch that the plugin links: against.
-// - The driver or ROCm's libraries here would refuse the result: against if options.must_run_here,
+//   the PyTorch that the plugin links: an error.
+// - The driver or ROCm's libraries here would refuse the result: an error if options.must_run_here,
 //   else a warning. For images that NVRTC makes it is always a warning, because they can be made
 //   again at run time.
 // - A version is not known, or there is no NVRTC at all: a warning.

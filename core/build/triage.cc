@@ -76,7 +76,7 @@ struct Meaning {
 
 // In the order of the search: what ends a compiler comes before what the compiler reports.
 const std::vector<Meaning>& meanings() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::vector<Meaning> all = {
       {Code::kBuildDiskFull, {"No space left on device", "Disk quota exceeded"}},
       {Code::kBuildMemory,

@@ -150,7 +150,7 @@ class Cache {
   virtual void forget_failure(const CacheRequest& request) = 0;
 
   // Moves a variant that turned out to be unusable (it does not load) out of the way.
-  virtual void set_aside(const CacheEntry& entry, const Reason& why) = 0;
+  virtual void quarantine(const CacheEntry& entry, const Reason& why) = 0;
 
   // Compares the request with the newest entry of the same kind and subject that has another key.
   // Returns the fields that differ, as "source axpy.cc changed", "option 3: found …, was …".

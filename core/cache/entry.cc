@@ -77,7 +77,7 @@ bool StoredEntry::check_files(const Layout* memos, int* error, std::string* prob
   const std::string value(bytes_.end() - sizeof(Digest), bytes_.end());
   if (memos != nullptr) {
     const std::optional<std::string> memo = recall(*memos, name);
-    if (memo && Stamps::open(folder_, *memo) == value) return true;
+    if (memo && Stamps::from_memo(folder_, *memo) == value) return true;
   }
   Stamps stamps(folder_);
   for (const EntryFile& file : data_.files) {
@@ -86,7 +86,7 @@ bool StoredEntry::check_files(const Layout* memos, int* error, std::string* prob
     if (!problem->empty()) return false;
   }
   if (memos == nullptr) return true;
-  if (const std::optional<std::string> memo = stamps.seal(value)) remember(*memos, name, *memo);
+  if (const std::optional<std::string> memo = stamps.to_memo(value)) remember(*memos, name, *memo);
   return true;
 }
 

@@ -69,7 +69,7 @@ class Members {
     return static_cast<uint64_t>(value);
   }
   const std::vector<Json>& list(const char* name) {
-    const NoFork whole;
+    const NoFork no_fork;
     static const std::vector<Json> none;
     const Json* member = get(name, Json::Type::kArray);
     return member == nullptr ? none : member->items;

@@ -41,7 +41,7 @@ std::vector<Listed> verify(const Layout& layout) {
   std::vector<Listed> all;
   for_each_entry(layout, true, [&](const Variant& variant, const OpenedEntry& opened) {
     if (opened.state == OpenedEntry::kDamaged)
-      move_aside(layout, variant.path, opened, opened.problem);
+      quarantine(layout, variant.path, opened, opened.problem);
     all.push_back(listed_of(variant, opened));
     return true;
   });

@@ -132,7 +132,7 @@ bool place_all(const Layout& layout, const Reading& reading, Imported* result,
         ++result->present;
         continue;
       }
-      move_aside(layout, to, there, there.problem);
+      quarantine(layout, to, there, there.problem);
       error = rename_new(from, to);
     }
     if (error == 0) error = sync_folder(parent_of(to));

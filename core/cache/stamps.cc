@@ -76,12 +76,12 @@ void Stamps::add(const std::string& name, bool only_kind) {
   Stamp stamp;
   if (!look(path_of(folder_, name), only_kind, &stamp) ||
       stamp.changed_ns >= begin_ns_ - kSettled) {
-    return spoil();
+    return invalidate();
   }
   seen_.emplace_back(name, stamp.bytes());
 }
 
-std::optional<std::string> Stamps::seal(std::string_view value) const {
+std::optional<std::string> Stamps::to_memo(std::string_view value) const {
   if (!is_sound_) return std::nullopt;
   std::vector<std::string> texts = {std::string(value)};
   for (const auto& [name, stamp] : seen_) {
@@ -93,7 +93,7 @@ std::optional<std::string> Stamps::seal(std::string_view value) const {
   return text;
 }
 
-std::optional<std::string> Stamps::open(const std::string& folder, std::string_view text) {
+std::optional<std::string> Stamps::from_memo(const std::string& folder, std::string_view text) {
   std::optional<std::vector<std::string>> texts = unpack_texts(text);
   // A value and pairs; without any pair the value would hold for ever.
   if (!texts || texts->size() < 3 || texts->size() % 2 == 0) return std::nullopt;

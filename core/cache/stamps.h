@@ -29,15 +29,15 @@ class Stamps {
   // Records only whether it is a folder, for readers to whom nothing else matters.
   void add_kind(const std::string& name);
   // Records that something could not be read, so that nothing can be vouched for next time.
-  void spoil() { is_sound_ = false; }
+  void invalidate() { is_sound_ = false; }
 
   // To be called after the reading. Returns `value` and the stamps as one text; nullopt if
-  // something was spoilt, changed meanwhile, or changed too recently.
-  std::optional<std::string> seal(std::string_view value) const;
+  // something was unreadable, changed meanwhile, or changed too recently.
+  std::optional<std::string> to_memo(std::string_view value) const;
 
-  // Returns the value of a text that seal() returned, if everything in it still looks the same
+  // Returns the value of a text that to_memo() returned, if everything in it still looks the same
   // below `folder`.
-  static std::optional<std::string> open(const std::string& folder, std::string_view text);
+  static std::optional<std::string> from_memo(const std::string& folder, std::string_view text);
 
  private:
   struct Stamp;

@@ -18,28 +18,28 @@ void add_reason(std::vector<Reason>* reasons, Code code, std::string found, std:
   }
 }
 
-Aside move_aside(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
-                 const std::string& why) {
+QuarantineResult quarantine(const Layout& layout, const std::string& variant,
+                            const OpenedEntry& opened, const std::string& why) {
   struct stat status{};
   const auto is_the_one = [&](const std::string& path) {
     return lstat(path.c_str(), &status) == 0 && status.st_ino == opened.inode &&
            status.st_dev == opened.device;
   };
-  if (!is_the_one(variant)) return Aside::kGone;
-  if (make_folders(layout.bad()) != 0) return Aside::kFailed;
+  if (!is_the_one(variant)) return QuarantineResult::kGone;
+  if (make_folders(layout.bad()) != 0) return QuarantineResult::kFailed;
   const std::string to = layout.bad() + "/" + unique_name();
   if (rename(variant.c_str(), to.c_str()) != 0) {
-    return errno == ENOENT ? Aside::kGone : Aside::kFailed;
+    return errno == ENOENT ? QuarantineResult::kGone : QuarantineResult::kFailed;
   }
   if (!is_the_one(to)) {  // a good one was published in between: move it back
     rename_new(to, variant);
-    return Aside::kGone;
+    return QuarantineResult::kGone;
   }
   Fd note;
   if (open_file(to + ".why", O_WRONLY | O_CREAT | O_EXCL, 0600, &note) == 0) {
     write_all(note.get(), variant + "\n" + why + "\n");
   }
-  return Aside::kMoved;
+  return QuarantineResult::kMoved;
 }
 
 void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
@@ -50,7 +50,7 @@ void report_unfit(const Layout& layout, const std::string& variant, const Opened
     case OpenedEntry::kBusy:
       break;
     case OpenedEntry::kDamaged:
-      move_aside(layout, variant, opened, opened.problem);
+      quarantine(layout, variant, opened, opened.problem);
       add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
                  "the entry as it was written");
       break;
@@ -110,13 +110,14 @@ std::vector<std::shared_ptr<CacheEntry>> Store::find(const CacheRequest& request
   return {found.begin(), found.end()};
 }
 
-void Store::set_aside(const CacheEntry& entry, const Reason& why) {
+void Store::quarantine(const CacheEntry& entry, const Reason& why) {
   const auto* stored = dynamic_cast<const StoredEntry*>(&entry);
   if (layout_.root.empty() || stored == nullptr) return;
   OpenedEntry opened;
   opened.device = stored->device();
   opened.inode = stored->inode();
-  move_aside(layout_, entry.folder().empty() ? entry.path() : entry.folder(), opened, to_text(why));
+  cache::quarantine(layout_, entry.folder().empty() ? entry.path() : entry.folder(), opened,
+                    to_text(why));
 }
 
 int replace_file(const Layout& layout, const std::string& path, std::string_view bytes) {

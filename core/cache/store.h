@@ -17,13 +17,13 @@ namespace opdock::cache {
 
 void add_reason(std::vector<Reason>* reasons, Code code, std::string found, std::string wanted);
 
-// The outcome of move_aside().
-enum class Aside { kMoved, kGone, kFailed };
+// The outcome of quarantine().
+enum class QuarantineResult { kMoved, kGone, kFailed };
 
 // Moves a damaged or useless variant to the bad folder, unless another has replaced it meanwhile:
 // `opened` identifies the one that was examined.
-Aside move_aside(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
-                 const std::string& why);
+QuarantineResult quarantine(const Layout& layout, const std::string& variant,
+                            const OpenedEntry& opened, const std::string& why);
 
 // Adds the reason against a variant that was opened and exists, but is not good. A damaged one is
 // set aside.
@@ -58,7 +58,7 @@ class Store final : public Cache {
   std::optional<std::vector<Reason>> failure(const CacheRequest& request, const CacheMaker& maker,
                                              std::string* log_path) override;
   void forget_failure(const CacheRequest& request) override;
-  void set_aside(const CacheEntry& entry, const Reason& why) override;
+  void quarantine(const CacheEntry& entry, const Reason& why) override;
   std::vector<std::string> what_changed(const CacheRequest& request) override;
   std::optional<std::string> recall(const std::string& name) const override;
   void remember(const std::string& name, const std::string& text) override;

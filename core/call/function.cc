@@ -59,7 +59,7 @@ const char* opdock_function::doc() const {
   if (!guard) return "";
   if (!doc_known_) {
     std::string text = resolver_->doc(*this);
-    const opdock::NoFork whole;
+    const opdock::NoFork no_fork;
     doc_ = std::move(text);
     doc_known_ = true;
   }

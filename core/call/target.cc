@@ -78,7 +78,7 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
 }
 
 const opdock_device_facts* cpu_facts() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const opdock_device_facts facts = [] {
     opdock_device_facts cpu{};
     cpu.struct_size = sizeof cpu;

@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "base/texts.h"
 #include "build/builder.h"
-#include "build/stand_in.h"
+#include "build/ptx_fallback.h"
 #include "build/tools.h"
 #include "build/triage.h"
 #include "cache/cache.h"
@@ -158,7 +158,7 @@ class BuildStep {
     std::vector<EntryPtr> entries = cache->find(request, nullptr, reasons);
     // Prefer images made for the GPU itself to PTX that stands in for them.
     std::stable_partition(entries.begin(), entries.end(),
-                          [](const EntryPtr& entry) { return !has_stand_in(*entry); });
+                          [](const EntryPtr& entry) { return !has_ptx_fallback(*entry); });
     const bool may_build = runtime_->settings().build.value != "never";
     for (const EntryPtr& entry : entries) {
       if (may_build) {
@@ -195,7 +195,7 @@ class BuildStep {
     for (const EntryPtr& entry : outdated_) {
       std::vector<Reason> why;
       if (!use_cached(source, entry, &why)) continue;
-      if (!may_pass) accept_stand_in(*source.manifest, options, *entry, cache);
+      if (!may_pass) accept_ptx_fallback(*source.manifest, options, *entry, cache);
       for (Reason& reason : *reasons) step_.reasons.push_back(reason_of(source, std::move(reason)));
       return true;
     }

@@ -82,7 +82,7 @@ Status FunctionTable::gemm_kernels(opdock_device device, Driver* driver, Kernels
     opdock_kernel* ignored = nullptr;
     if (Status found = made->find(i, &ignored); !found.ok()) return found;
   }
-  const NoFork whole;
+  const NoFork no_fork;
   known = std::move(made);
   *out = known.get();
   return {};

@@ -101,7 +101,7 @@ opdock::Cache* opdock_runtime::cache(std::vector<opdock::Reason>* reasons) {
     std::vector<opdock::Reason> why;
     std::unique_ptr<opdock::Cache> opened =
         opdock::Cache::open(opdock::cache_options_from_environment(&why), &why);
-    const opdock::NoFork whole;
+    const opdock::NoFork no_fork;
     cache_ = std::move(opened);
     cache_reasons_ = std::move(why);
   }

@@ -28,7 +28,7 @@ struct Policy {
 };
 
 const std::vector<Policy>& policies() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::vector<Policy> all = {
       {"build",
        "OPDOCK_BUILD",

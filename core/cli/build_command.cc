@@ -167,7 +167,7 @@ int build_one(const BuildCommand& command, const Runtime& runtime) {
     print_plugin(report);
     if (good) print_next(report, runtime);
   }
-  return good ? kGood : kUnfit;
+  return good ? kGood : kExitUnusable;
 }
 
 int build_all(const BuildCommand& command, const Runtime& runtime) {
@@ -182,7 +182,7 @@ int build_all(const BuildCommand& command, const Runtime& runtime) {
   constexpr const char* kOutcomes[] = {"built", "cached", "skipped", "failed"};
   for (const Report& plugin : plugins)
     for (size_t i = 0; i < 4; ++i) counts[i] += plugin.at("outcome") == kOutcomes[i];
-  const int status = counts[3] == 0 && against.empty() && !plugins.empty() ? kGood : kUnfit;
+  const int status = counts[3] == 0 && against.empty() && !plugins.empty() ? kGood : kExitUnusable;
   if (command.json) {
     print_json(report);
     return status;
@@ -211,7 +211,7 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
   const Report& images = report.at("images");
   bool failed = images.empty();
   for (const Report& image : images) failed = failed || image.at("outcome") == "failed";
-  const int status = failed ? kUnfit : kGood;
+  const int status = failed ? kExitUnusable : kGood;
   if (command.json) {
     print_json(report);
     return status;
@@ -274,7 +274,7 @@ int build_for_install(const BuildCommand& command, std::string* file) {
   } else {
     print_plugin(report);
   }
-  return interrupted ? kInterrupted : kUnfit;
+  return interrupted ? kInterrupted : kExitUnusable;
 }
 
 }  // namespace opdock::cli

@@ -88,7 +88,7 @@ void print_result(const std::string& action, const std::string& file, const Repo
                               : fmt::format("; {} are in use and were kept", number("in_use"))));
   } else if (action == "export") {
     for (const Report& path : report.at("left_out")) {
-      complain("left out " + printable(path.get<std::string>()));
+      print_error("left out " + printable(path.get<std::string>()));
     }
     print(fmt::format("wrote {} entries ({}) to {}\n", number("exported"), size("bytes"),
                       printable(file)));
@@ -115,7 +115,7 @@ int cache_command(const std::string& action, const std::string& file, bool trust
   const bool has_bad =
       (action == "verify" && count_of(report, "good") < report.at("entries").size()) ||
       (action == "export" && !report.at("left_out").empty());
-  return has_bad ? kUnfit : kGood;
+  return has_bad ? kExitUnusable : kGood;
 }
 
 }  // namespace opdock::cli

@@ -29,7 +29,7 @@ struct Arguments {
   RunOptions run;
   BuildCommand build;
   InstallCommand install;
-  NewCommand fresh;
+  NewCommand new_plugin;
   AuthorCommand author;
 };
 

@@ -290,16 +290,17 @@ void declare_trust(CLI::App* app, Arguments* args) {
 }
 
 void declare_author(CLI::App* app, Arguments* args) {
-  CLI::App* fresh =
+  CLI::App* new_plugin =
       add(app, args, "new", "Write a plugin's folder that builds and passes its own test");
-  fresh->add_option("NAME", args->fresh.name, "Of the plugin and its op")
+  new_plugin->add_option("NAME", args->new_plugin.name, "Of the plugin and its op")
       ->type_name("NAME")
       ->required();
-  word(fresh->add_option("--kind", args->fresh.kind,
-                         "cpu; device: also kernels that NVRTC compiles; nvcc: also a .cu file"),
+  word(new_plugin->add_option(
+           "--kind", args->new_plugin.kind,
+           "cpu; device: also kernels that NVRTC compiles; nvcc: also a .cu file"),
        {"cpu", "device", "nvcc"})
       ->capture_default_str();
-  fresh->add_option("--in", args->fresh.folder, "Where the folder goes; default: here")
+  new_plugin->add_option("--in", args->new_plugin.folder, "Where the folder goes; default: here")
       ->type_name("FOLDER");
   CLI::App* test =
       app->add_subcommand("test", "Build a source plugin and run its test_*.py by pytest");

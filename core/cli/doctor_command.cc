@@ -20,7 +20,7 @@ int doctor_command(const std::string& plugin_path, bool json) {
   for (const Report& check : report.at("checks")) {
     if (check.at("name") == "settings" && !check.at("ok").get<bool>()) good = false;
   }
-  const int status = good ? kGood : kUnfit;
+  const int status = good ? kGood : kExitUnusable;
   if (json) {
     print_json(report);
     return status;

@@ -7,7 +7,7 @@ namespace opdock::cli {
 namespace {
 
 int report(const std::string& text, int status, const Report& reasons, bool json) {
-  complain(text);
+  print_error(text);
   if (json) print_json({{"error", text}, {"status", status}, {"reasons", reasons}});
   std::fflush(stdout);
   return status;
@@ -46,12 +46,12 @@ int report_error(const Failure& failure, bool json) {
   return report(failure.text,
                 is_usage     ? kBadUsage
                 : is_stopped ? kInterrupted
-                             : kUnfit,
+                             : kExitUnusable,
                 reasons, json);
 }
 
 int report_error(const std::string& text, bool json) {
-  return report(text, kUnfit, Report::array({reason("request-failed", text, "", "")}), json);
+  return report(text, kExitUnusable, Report::array({reason("request-failed", text, "", "")}), json);
 }
 
 }  // namespace opdock::cli

@@ -60,7 +60,7 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
     return opdock_explain_json(runtime.get(), name.c_str(), out, error, size);
   });
   name_gpus(machine, &report);
-  const int status = report.at("usable").get<bool>() ? kGood : kUnfit;
+  const int status = report.at("usable").get<bool>() ? kGood : kExitUnusable;
   if (json) {
     print_json(report);
     return status;
@@ -68,13 +68,13 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
   if (report.at("candidates").empty()) {
     const std::vector<std::string> known = report.at("known_ops").get<std::vector<std::string>>();
     const std::vector<std::string> similar = report.at("near_ops").get<std::vector<std::string>>();
-    complain(fmt::format("found no plugin or op named \"{}\"; {}", name,
-                         known.empty()      ? "no plugin was found at all: see `opdock doctor`"
-                         : !similar.empty() ? fmt::format("did you mean {}?", join_or(similar))
-                         : known.size() > kMaxOpsNamed
-                             ? "`opdock list` shows the plugins, `opdock list --details "
-                               "NAME` what one has"
-                             : fmt::format("known ops: {}", join(known, ", "))));
+    print_error(fmt::format("found no plugin or op named \"{}\"; {}", name,
+                            known.empty()      ? "no plugin was found at all: see `opdock doctor`"
+                            : !similar.empty() ? fmt::format("did you mean {}?", join_or(similar))
+                            : known.size() > kMaxOpsNamed
+                                ? "`opdock list` shows the plugins, `opdock list --details "
+                                  "NAME` what one has"
+                                : fmt::format("known ops: {}", join(known, ", "))));
     return status;
   }
   for (const auto& [device, path] : report.at("chosen").items()) {

@@ -74,7 +74,7 @@ int inspect_one(const InspectCommand& command, const Runtime& runtime) {
     name_gpus({command.gpus, "", "", ""}, &report);
   }
   command.json ? print_json(report) : print_file(report);
-  return report.at("usable").get<bool>() ? kGood : kUnfit;
+  return report.at("usable").get<bool>() ? kGood : kExitUnusable;
 }
 
 // Compares two files. As with diff, the exit status is 0 only if nothing differs.
@@ -89,7 +89,7 @@ int inspect_diff(const InspectCommand& command, const Runtime& runtime) {
                                     command.paths[1].c_str(), out, error, size);
   });
   command.json ? print_json(report) : print_diff(report);
-  return report.at("equal").get<bool>() ? kGood : kUnfit;
+  return report.at("equal").get<bool>() ? kGood : kExitUnusable;
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ int inspect_command(const InspectCommand& command) {
   name_gpus({command.gpus, "", "", ""}, &report);
   if (!command.html.empty()) write_page(command.html, survey_page(report));
   command.json ? print_json(report) : print_survey(report);
-  return report.at("summary").at("verdict") == "usable" ? kGood : kUnfit;
+  return report.at("summary").at("verdict") == "usable" ? kGood : kExitUnusable;
 }
 
 }  // namespace opdock::cli

@@ -44,7 +44,7 @@ int install_command(const InstallCommand& command) {
   });
   const bool installed = report.at("path").is_string(), found = report.at("found").get<bool>();
   const bool is_wanted = command.force || report.at("verdict") != "rejected";
-  const int status = installed && is_wanted ? kGood : kUnfit;
+  const int status = installed && is_wanted ? kGood : kExitUnusable;
   if (command.json) {
     print_json(report);
     return status;

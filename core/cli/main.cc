@@ -117,9 +117,9 @@ int dispatch(const Arguments& args) {
     return opdock::cli::author_command(author);
   }
   if (command == "new") {
-    opdock::cli::NewCommand fresh = args.fresh;
-    fresh.json = args.json;
-    return opdock::cli::new_command(fresh);
+    opdock::cli::NewCommand new_plugin = args.new_plugin;
+    new_plugin.json = args.json;
+    return opdock::cli::new_command(new_plugin);
   }
   if (command == "cache") {
     return opdock::cli::cache_command(args.command.back(), args.subject, args.trusts, args.json);

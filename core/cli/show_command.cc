@@ -66,7 +66,7 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
     schema = opdock_describe(function)->schema;
     doc = opdock_function_doc(function);
   }
-  const int status = report.at("usable").get<bool>() ? kGood : kUnfit;
+  const int status = report.at("usable").get<bool>() ? kGood : kExitUnusable;
   if (json) {
     print_json({{"name", op},
                 {"schema", schema},

@@ -111,7 +111,7 @@ std::string table(const std::vector<std::vector<Cell>>& rows) {
   return out;
 }
 
-void complain(std::string_view text) {
+void print_error(std::string_view text) {
   std::string all = lines(text, 2);
   all.erase(0, 2);
   std::fprintf(stderr, "opdock: %s", all.empty() ? "\n" : all.c_str());

@@ -43,6 +43,6 @@ std::string table(const std::vector<std::vector<Cell>>& rows);
 
 // Prints "opdock: text" on stderr; further lines of it are indented, so that none looks like
 // another error.
-void complain(std::string_view text);
+void print_error(std::string_view text);
 
 }  // namespace opdock::cli

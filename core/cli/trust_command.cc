@@ -31,7 +31,7 @@ int trust_command(const std::string& action, const std::string& folder, bool jso
   const bool is_good = !adds || report.at("trusted").get<bool>();
   if (json) {
     print_json(report);
-    return is_good ? kGood : kUnfit;
+    return is_good ? kGood : kExitUnusable;
   }
   if (action == "list") {
     print_list(report);
@@ -51,7 +51,7 @@ int trust_command(const std::string& action, const std::string& folder, bool jso
   }
   print(fmt::format("What {} leads to is trusted now, but others decide where it leads:\n", name));
   print_reasons(report.at("reasons"), 2, true);
-  return kUnfit;
+  return kExitUnusable;
 }
 
 }  // namespace opdock::cli

@@ -8,7 +8,7 @@ namespace opdock::cli {
 
 // Exit statuses of every subcommand; docs/command.md and the manual have them as a table.
 constexpr int kGood = 0;
-constexpr int kUnfit = 1;          // the subject of the command cannot be used
+constexpr int kExitUnusable = 1;   // the subject of the command cannot be used
 constexpr int kBadUsage = 2;       // the command line, a variable or a setting is invalid
 constexpr int kInterrupted = 130;  // Ctrl-C, as in shells
 

@@ -20,7 +20,7 @@ struct GenericProcessor {
 };
 
 const std::vector<GenericProcessor>& generic_processors() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::vector<GenericProcessor> processors = {
       {"gfx9-generic", {"gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"}},
       {"gfx9-4-generic", {"gfx940", "gfx941", "gfx942", "gfx950"}},

@@ -67,7 +67,7 @@ class ApiLibrary {
         if (symbols.missing() != nullptr)
           opened = {OPDOCK_INCOMPATIBLE, too_old(std::string(symbols.missing()))};
       }
-      const NoFork whole;
+      const NoFork no_fork;
       library_ = library;
       api_ = api;
       opened_ = std::move(opened);

@@ -183,7 +183,7 @@ class CudaDriver : public GpuDriver<Gpu> {
   void* symbol(const char* name) override { return find_symbol(api_, name); }
 
  private:
-  Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
+  Status allocate_impl(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
     Pointer memory = 0;
     const Result result = gpu.has_pools ? api_.cuMemAllocAsync(&memory, bytes, stream)
                                         : api_.cuMemAlloc(&memory, bytes);
@@ -191,7 +191,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     return status_of(api_, result, gpu.has_pools ? "cuMemAllocAsync" : "cuMemAlloc");
   }
 
-  Status give(const Gpu& gpu, void* stream, void* memory) override {
+  Status free_impl(const Gpu& gpu, void* stream, void* memory) override {
     const Pointer pointer = reinterpret_cast<Pointer>(memory);
     const Result result =
         gpu.has_pools ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
@@ -202,7 +202,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     return status_of(api_, api_.cuStreamIsCapturing(stream, capturing), "cuStreamIsCapturing");
   }
 
-  Status learn(int index, Gpu* gpu) override {
+  Status query_device(int index, Gpu* gpu) override {
     Status done = gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
     Result result = api_.cuDeviceGet(&gpu->device, index);
@@ -260,7 +260,7 @@ Status cuda_driver(Driver** out) {
   const cuda::Api* api = nullptr;
   Status opened = cuda::open_api(&api);
   if (!opened.ok()) return opened;
-  const NoFork whole;
+  const NoFork no_fork;
   static cuda::CudaDriver* driver = new cuda::CudaDriver(api);  // used until the process ends
   *out = driver;
   return {};

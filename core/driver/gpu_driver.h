@@ -45,7 +45,7 @@ class GpuDriver : public Driver {
   Status allocate(int index, void* stream, uint64_t bytes, void** out) final {
     Gpu* gpu = nullptr;
     Status done = find_gpu(index, &gpu);
-    return done.ok() ? take(*gpu, stream, bytes, out) : done;
+    return done.ok() ? allocate_impl(*gpu, stream, bytes, out) : done;
   }
 
   Status release(int index, void* stream, void* memory) final {
@@ -55,7 +55,7 @@ class GpuDriver : public Driver {
     void* previous = nullptr;
     done = this->enter(index, stream, &previous);
     if (!done.ok()) return done;
-    done = give(*gpu, stream, memory);
+    done = free_impl(*gpu, stream, memory);
     this->leave(previous);
     return done;
   }
@@ -74,19 +74,20 @@ class GpuDriver : public Driver {
   GpuDriver(const char* type, const char* driver) : gpus_(type, driver) {}
 
   // Fills in what the driver reports about a GPU; called once for each GPU.
-  virtual Status learn(int index, Gpu* gpu) = 0;
+  virtual Status query_device(int index, Gpu* gpu) = 0;
 
   Status find_gpu(int index, Gpu** out) {
-    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
+    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return query_device(which, gpu); });
   }
 
   GpuTable<Gpu> gpus_;
 
  private:
-  // The driver's own calls. take() and give() allocate and free memory, in stream order if the GPU
-  // has memory pools. ask_capturing() sets *capturing to 0 if the stream is not being captured.
-  virtual Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) = 0;
-  virtual Status give(const Gpu& gpu, void* stream, void* memory) = 0;
+  // The driver's own calls. allocate_impl() and free_impl() allocate and free memory, in stream
+  // order if the GPU has memory pools. ask_capturing() sets *capturing to 0 if the stream is not
+  // being captured.
+  virtual Status allocate_impl(const Gpu& gpu, void* stream, uint64_t bytes, void** out) = 0;
+  virtual Status free_impl(const Gpu& gpu, void* stream, void* memory) = 0;
   virtual Status ask_capturing(void* stream, int* capturing) = 0;
 };
 

@@ -34,10 +34,10 @@ class GpuTable {
   // For messages. type: "cuda"; driver: "the CUDA driver".
   GpuTable(const char* type, const char* driver) : type_(type), driver_(driver) {}
 
-  // Returns a GPU that has been queried; two atomic reads after the first time. learn(index, gpu)
-  // queries it, with its mutex held. If learn() fails, the GPU's name is put before the text.
-  template <class Learn>
-  Status find(int index, Gpu** out, const Learn& learn) {
+  // Returns a GPU that has been queried; two atomic reads after the first time. query(index, gpu)
+  // queries it, with its mutex held. If query() fails, the GPU's name is put before the text.
+  template <class Query>
+  Status find(int index, Gpu** out, const Query& query) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
       return {
           OPDOCK_DEVICE_ERROR,
@@ -58,7 +58,7 @@ class GpuTable {
     touched_at_.compare_exchange_strong(nobody, forks());
     const std::lock_guard lock(gpu.mutex);
     if (gpu.known.load(std::memory_order_relaxed)) return {};
-    Status done = learn(index, &gpu);
+    Status done = query(index, &gpu);
     if (done.ok()) {
       gpu.known.store(true, std::memory_order_release);
     } else {

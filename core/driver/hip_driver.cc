@@ -145,13 +145,13 @@ class HipDriver : public GpuDriver<Gpu> {
   void* symbol(const char* name) override { return find_symbol(name); }
 
  private:
-  Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
+  Status allocate_impl(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
     const Result result =
         gpu.has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
     return status_of(api_, result, gpu.has_pools ? "hipMallocAsync" : "hipMalloc");
   }
 
-  Status give(const Gpu& gpu, void* stream, void* memory) override {
+  Status free_impl(const Gpu& gpu, void* stream, void* memory) override {
     const Result result = gpu.has_pools ? api_.hipFreeAsync(memory, stream) : api_.hipFree(memory);
     return status_of(api_, result, gpu.has_pools ? "hipFreeAsync" : "hipFree");
   }
@@ -172,7 +172,7 @@ class HipDriver : public GpuDriver<Gpu> {
                                          ", where the arguments are; pass one of that device"};
   }
 
-  Status learn(int index, Gpu* gpu) override {
+  Status query_device(int index, Gpu* gpu) override {
     Status done = gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
     if (!done.ok()) return done;
     Result result = kSuccess;
@@ -225,7 +225,7 @@ Status hip_driver(Driver** out) {
   const hip::Api* api = nullptr;
   Status opened = hip::open_api(&api);
   if (!opened.ok()) return opened;
-  const NoFork whole;
+  const NoFork no_fork;
   static hip::HipDriver* driver = new hip::HipDriver(api);  // used until the process ends
   *out = driver;
   return {};

@@ -52,7 +52,7 @@ void read_all(int fd, Clock::time_point deadline, Output* output) {
 // sets *problem and leaves *answer unchanged.
 Child start_helper(const Environment& environment, int* answer, std::string* problem) {
   // A forked child would keep the pipe open, and its closing shows that the helper has ended.
-  const NoFork whole;
+  const NoFork no_fork;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     *problem = std::string("pipe: ") + std::strerror(errno);

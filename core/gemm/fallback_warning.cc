@@ -8,7 +8,7 @@
 namespace opdock::gemm {
 
 const std::string& wanted_library() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const auto* const wanted = [] {
     const char* const value = secure_getenv("OPDOCK_GEMM");
     return new std::string(value == nullptr ? "" : value);

@@ -107,9 +107,9 @@ class Conclusion {
     const bool is_all_there =
         std::all_of(file->elsewhere.begin(), file->elsewhere.end(),
                     [&](const std::string& path) { return is_loaded_before(path); });
-    const bool is_all_brought =
-        std::all_of(file->unknown.begin(), file->unknown.end(),
-                    [&](const std::string& name) { return brings(package_.requirements, name); });
+    const bool is_all_brought = std::all_of(
+        file->unknown.begin(), file->unknown.end(),
+        [&](const std::string& name) { return provides_library(package_.requirements, name); });
     std::vector<std::string> names;
     const auto take_away = [&](Code code, const std::vector<std::string>& taken) {
       if (std::erase_if(file->reasons, [&](const Reason& one) { return one.code == code; }) != 0) {

@@ -14,7 +14,7 @@ namespace opdock {
 
 struct PackageContext {
   std::optional<Reach> reach;  // nullopt: this is not a package, and all its files count
-  bool described = false;      // Surroundings::described: each GPU has to be served
+  bool described = false;      // JudgedMachine::described: each GPU has to be served
   // Returns whether another package, which is loaded before this one, has the library at that path.
   std::function<bool(const std::string& path)> is_loaded_before;
 };
@@ -27,7 +27,7 @@ void conclude(const std::vector<Gpu>& gpus, const PackageContext& context,
 
 // Returns whether a package with these requirements (normalised names) gets the library from what
 // it requires: "libcublas.so.12" comes with nvidia-cublas-cu12, and with torch.
-bool brings(const std::vector<std::string>& requirements, const std::string& library);
+bool provides_library(const std::vector<std::string>& requirements, const std::string& library);
 
 // Returns the same key for files that do the same work for different versions or kinds of device:
 // "foo/libfoo_*.so" for "foo/libfoo_cuda128.so" and "foo/libfoo_cpu.so". Empty: the name has no

@@ -86,7 +86,7 @@ void count_compilation(const FileFacts& file, bool described, Verdict* verdict) 
   verdict->state = std::max(load_state(verdict->reasons), gpu_state(file, *verdict, described));
 }
 
-Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers) {
+Verdict judge_native(FileFacts* file, const JudgedMachine& around, Linkers* linkers) {
   file->link = linkers->link(*file);
   Verdict verdict = judge(*file, around.machine, Role::kLibrary);
   if (around.machine.gpus.empty()) {
@@ -103,7 +103,7 @@ Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linke
   return verdict;
 }
 
-InspectedFile inspect_file(const Files& files, const std::string& path, const Surroundings& around,
+InspectedFile inspect_file(const Files& files, const std::string& path, const JudgedMachine& around,
                            Linkers* linkers) {
   InspectedFile inspected;
   inspected.file.path = path;

@@ -19,7 +19,7 @@ struct InspectedFile {
 // Reads and judges the file that `files` has at `path`. A file without an Opdock note is judged as
 // the library or program that it is, not as a plugin. Every problem is a reason of the verdict.
 // linkers: those of the package that the file belongs to. Thread-safe.
-InspectedFile inspect_file(const Files& files, const std::string& path, const Surroundings& around,
+InspectedFile inspect_file(const Files& files, const std::string& path, const JudgedMachine& around,
                            Linkers* linkers);
 
 // Returns whether the file is meant to be a plugin: it has a note, what is left of one, or a
@@ -27,7 +27,7 @@ InspectedFile inspect_file(const Files& files, const std::string& path, const Su
 bool is_plugin(const FileFacts& file);
 
 // Judges a file that is not a plugin, as a library or a program; sets file->link.
-Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers);
+Verdict judge_native(FileFacts* file, const JudgedMachine& around, Linkers* linkers);
 
 // These return the two parts of a verdict, whose state is the worse of them. load_state: whether
 // the file loads, by the reasons of all stages but "device". gpu_state: how its GPU code fares;

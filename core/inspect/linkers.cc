@@ -15,12 +15,13 @@ bool wants_python(const LinkFacts& facts) {
 
 }  // namespace
 
-Linkers::Linkers(const Surroundings& around, const Files& files,
-                 std::map<std::string, std::string> elsewhere, bool others_bring, PythonNeed python)
+Linkers::Linkers(const JudgedMachine& around, const Files& files,
+                 std::map<std::string, std::string> elsewhere, bool has_absent_requirements,
+                 PythonNeed python)
     : around_(around),
       files_(files),
       elsewhere_(std::move(elsewhere)),
-      others_bring_(others_bring),
+      has_absent_requirements_(has_absent_requirements),
       python_(std::move(python)) {}
 
 ProcessModel Linkers::model_of(const std::string& program) const {
@@ -34,7 +35,7 @@ ProcessModel Linkers::model_of(const std::string& program) const {
   } else {
     process = fresh_process(machine.cpu_level);
   }
-  process.others_bring = others_bring_;
+  process.has_absent_requirements = has_absent_requirements_;
   if (around_.described && machine.cuda_driver) {
     for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) assume_library(name, &process);
   }

@@ -15,7 +15,7 @@
 namespace opdock {
 
 // The machine and the Python that files are judged against.
-struct Surroundings {
+struct JudgedMachine {
   MachineFacts machine;
   bool described = false;  // it is not this machine, but a MachineSpec's
   // For a described machine: its libraries are described too, by their versions. If not, they are
@@ -28,11 +28,13 @@ struct Surroundings {
 // Links the files of one package. Thread-safe.
 class Linkers {
  public:
-  // around and files must outlive this object. elsewhere: as for Linker. others_bring: the package
-  // requires others, which cannot be examined here and may bring what is missing. python: the
-  // Python that the package's extension modules are for, if their own paths do not say it.
-  Linkers(const Surroundings& around, const Files& files,
-          std::map<std::string, std::string> elsewhere, bool others_bring, PythonNeed python = {});
+  // around and files must outlive this object. elsewhere: as for Linker. has_absent_requirements:
+  // the package requires others, which cannot be examined here and may bring what is missing.
+  // python: the Python that the package's extension modules are for, if their own paths do not say
+  // it.
+  Linkers(const JudgedMachine& around, const Files& files,
+          std::map<std::string, std::string> elsewhere, bool has_absent_requirements,
+          PythonNeed python = {});
 
   // Links the file in a fresh C program, or in Python if it is an extension module.
   LinkFacts link(const FileFacts& file);
@@ -42,10 +44,10 @@ class Linkers {
   ProcessModel model_of(const std::string& program) const;
   LinkFacts link_in_python(const FileFacts& file);
 
-  const Surroundings& around_;
+  const JudgedMachine& around_;
   const Files& files_;
   const std::map<std::string, std::string> elsewhere_;
-  const bool others_bring_;
+  const bool has_absent_requirements_;
   const PythonNeed python_;
   Mutex mutex_;  // guards the members below
   std::map<std::string, std::unique_ptr<Linker>> linkers_;

@@ -118,9 +118,9 @@ SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, 
 
 // Judges all files of all packages on as many threads as there are cores, while the caller's thread
 // reports the progress.
-class Crew {
+class SurveyWorkers {
  public:
-  Crew(const Targets& targets, bool whole, Survey* survey, Progress* progress)
+  SurveyWorkers(const Targets& targets, bool whole, Survey* survey, Progress* progress)
       : targets_(targets), whole_(whole), survey_(survey), progress_(progress) {
     for (size_t i = 0; i < targets.list.size(); ++i) {
       for (size_t j = 0; j < targets.list[i].members.size(); ++j) tasks_.push_back({i, j});
@@ -215,10 +215,10 @@ class Crew {
       std::map<std::string, std::string> own;
       add_libraries(target, &own);
       add_before(&own);
-      const bool others_bring = !survey_->packages[i].requirements.empty();
-      linkers_.push_back(
-          std::make_shared<Linkers>(survey_->around, *target.files, std::move(own), others_bring,
-                                    python_of_tags(wheel->name().python, wheel->name().abi)));
+      const bool has_absent_requirements = !survey_->packages[i].requirements.empty();
+      linkers_.push_back(std::make_shared<Linkers>(
+          survey_->around, *target.files, std::move(own), has_absent_requirements,
+          python_of_tags(wheel->name().python, wheel->name().abi)));
     }
   }
 
@@ -337,7 +337,7 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
   result.skipped = std::move(targets.skipped);
   result.num_pure = targets.num_pure;
   for (PackageTarget& target : targets.list) result.packages.push_back(std::move(target.package));
-  if (!Crew(targets, request.whole, &result, progress).run()) {
+  if (!SurveyWorkers(targets, request.whole, &result, progress).run()) {
     throw Error(OPDOCK_CANCELLED, kInspectStopped);
   }
   conclude_all(targets, &result);

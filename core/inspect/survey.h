@@ -64,7 +64,7 @@ struct SurveyedPackage {
 };
 
 struct Survey {
-  Surroundings around;
+  JudgedMachine around;
   std::vector<Gpu> gpus;                  // the machine's, each architecture once
   std::vector<SurveyedPackage> packages;  // the worst first, then by name
   std::vector<Skipped> skipped;

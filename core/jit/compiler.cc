@@ -182,7 +182,7 @@ CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& 
     return nullptr;
   }
   if (context.cache != nullptr && refused->entry != nullptr) {
-    context.cache->set_aside(*refused->entry, reason);
+    context.cache->quarantine(*refused->entry, reason);
   }
   CompiledImagePtr image = once(request, context, refused.get(), reasons);
   if (image == nullptr) reasons->insert(reasons->begin(), reason);

@@ -125,7 +125,7 @@ CompiledImagePtr ImageMaker::take(size_t index, std::vector<Reason>* reasons) {
   CompiledImagePtr image;
   if (const Status read = image_of(entry, request_, &image); !read.ok()) {
     const Reason reason = make_reason(Code::kJitImage, read.text, subject_of(request_));
-    cache()->set_aside(*entry, reason);
+    cache()->quarantine(*entry, reason);
     reasons->push_back(reason);
     return nullptr;
   }

@@ -110,7 +110,7 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
   }
   std::sort(archs.begin(), archs.end());
   // Kept for the whole process, in a place that a leak checker sees.
-  const NoFork whole;
+  const NoFork no_fork;
   static Mutex& mutex = *new Mutex;
   static std::vector<const Nvrtc*>* opened = new std::vector<const Nvrtc*>;
   Nvrtc* out = new Nvrtc;

@@ -41,7 +41,7 @@ Status open_nvrtc(const std::string& path, const Nvrtc** out) {
   if (!guard) return {OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason(path + " opened"))};
   if (guard.was_poisoned() && opening->compiler == nullptr) {
     std::string left = to_text(poisoned_reason(path + " open, or no thread opening it"));
-    const NoFork whole;
+    const NoFork no_fork;
     opening->problem.swap(left);
   }
   std::string problem = opening->problem;
@@ -161,7 +161,7 @@ std::vector<NvrtcFile> machine_nvrtcs(std::vector<std::string>* searched) {
   std::vector<std::string> wanted = compiler_folders();
   if (nvrtcs_here.found.empty() || nvrtcs_here.folders != wanted) {
     std::vector<NvrtcFile> found = find_nvrtc_files(wanted, current_environment(), searched);
-    const NoFork whole;
+    const NoFork no_fork;
     nvrtcs_here.found = std::move(found);
     nvrtcs_here.folders = std::move(wanted);
   }

@@ -10,7 +10,7 @@
 namespace opdock {
 
 const std::vector<SourceText>& vocabulary() {
-  const NoFork whole;
+  const NoFork no_fork;
   static const std::vector<SourceText>* const all = [] {
     namespace fs = std::filesystem;
     auto* found = new std::vector<SourceText>;

@@ -50,7 +50,7 @@ Status CompileWorker::start() {
     return Status{OPDOCK_INTERNAL, what + ": " + std::strerror(error)};
   };
   if (program_.empty()) return {OPDOCK_INTERNAL, "no opdock-compile where Opdock is installed"};
-  const NoFork whole;  // a forked child would keep the socket open, whose closing shows the end
+  const NoFork no_fork;  // a forked child would keep the socket open, whose closing shows the end
   int ends[2], words[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return failed("socketpair", errno);

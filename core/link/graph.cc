@@ -14,7 +14,7 @@ constexpr size_t kMaxLibraries = 4096;
 }  // namespace
 
 bool is_bound_here(const WantedSymbol& wanted) {
-  const NoFork whole;
+  const NoFork no_fork;
   const std::string name(wanted.name), version(wanted.version);
   ::dlerror();
   void* const found = version.empty() ? ::dlsym(RTLD_DEFAULT, name.c_str())
@@ -110,7 +110,7 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
   if (!found && (by.is_loaded || may_be_absent)) return nullptr;
   if (!found || elsewhere != nullptr) {
     LinkProblem::Kind kind = LinkProblem::Kind::kMissing;
-    const bool is_open = process().is_described || process().others_bring;
+    const bool is_open = process().is_described || process().has_absent_requirements;
     if (is_open) kind = LinkProblem::Kind::kUnknown;
     if (elsewhere != nullptr && found) kind = LinkProblem::Kind::kElsewhere;
     facts->problems.push_back({kind,

@@ -37,7 +37,7 @@ struct ProcessModel {
   bool is_described = false;
   std::map<std::string, Version> assumed_versions;
   // Packages that are not examined may bring what is missing.
-  bool others_bring = false;
+  bool has_absent_requirements = false;
 };
 
 // Returns the model of this process. cpu_level: MachineFacts::cpu_level.

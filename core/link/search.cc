@@ -281,7 +281,7 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
 
 std::optional<std::string> loaded_under(const std::string& name) {
   if (name.empty() || name.find('/') != name.npos) return std::nullopt;
-  const NoFork whole;
+  const NoFork no_fork;
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return std::nullopt;
   link_map* map = nullptr;

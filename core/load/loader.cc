@@ -135,7 +135,7 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
       plugin = load_now(candidate, host, &why);
     }
     MissingDependency missing(why);
-    const NoFork whole;
+    const NoFork no_fork;
     slot->plugin = std::move(plugin);
     slot->missing = std::move(missing);
     slot->reasons = std::move(why);

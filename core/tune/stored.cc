@@ -109,7 +109,7 @@ std::vector<TunedResult> read_tuned(Cache* cache, const TuningScope& scope,
     }
     const Reason why = make_reason(Code::kCacheDamaged, entry->path() + ": no list of choices",
                                    "what `opdock bench --tune` writes");
-    cache->set_aside(*entry, why);
+    cache->quarantine(*entry, why);
     reasons->push_back(why);
   }
   return {};

@@ -107,7 +107,7 @@ class PlainCache : public Cache {
     std::lock_guard hold(mutex_);
     failures_.clear();
   }
-  void set_aside(const CacheEntry&, const Reason&) override {}
+  void quarantine(const CacheEntry&, const Reason&) override {}
   std::vector<std::string> what_changed(const CacheRequest&) override { return {}; }
   const std::string& folder() const override { return folder_; }
 

@@ -45,7 +45,7 @@ class Remembered : public BuildFixture {
     for (fs::recursive_directory_iterator at(source()), end; at != end; ++at) {
       if (at->is_regular_file()) stamps.add(at->path().lexically_relative(source()));
     }
-    const std::optional<std::string> memo = stamps.seal(pack_texts({"other.cc", "its digest"}));
+    const std::optional<std::string> memo = stamps.to_memo(pack_texts({"other.cc", "its digest"}));
     ASSERT_TRUE(memo);
     store_->remember("sources of " + source(), *memo);
     std::this_thread::sleep_for(

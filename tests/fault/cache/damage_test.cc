@@ -28,7 +28,7 @@ class Damage : public ::testing::Test {
 
   // `path` holds something else now. Expects that it is not found and is moved aside with a reason,
   // and that the next search reports nothing.
-  void expect_set_aside(const CacheRequest& asked, const std::string& what) {
+  void expect_quarantine(const CacheRequest& asked, const std::string& what) {
     fs::remove_all(folder_.path("cache/v1/bad"));
     std::vector<Reason> reasons;
     ASSERT_TRUE(folder_.open()->find(asked, nullptr, &reasons).empty()) << what;
@@ -51,7 +51,7 @@ TEST_F(Damage, EveryByteOfAnEntryFlipped) {
     std::string bytes = good_;
     bytes[at] = static_cast<char>(bytes[at] ^ 0xff);
     write(path_, bytes);
-    expect_set_aside(request(), "byte " + std::to_string(at));
+    expect_quarantine(request(), "byte " + std::to_string(at));
     if (HasFatalFailure()) return;
   }
   expect_right_afterwards();
@@ -62,7 +62,7 @@ TEST_F(Damage, EveryBitOfTheHeadFlipped) {
     std::string bytes = good_;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
     write(path_, bytes);
-    expect_set_aside(request(), "bit " + std::to_string(bit));
+    expect_quarantine(request(), "bit " + std::to_string(bit));
     if (HasFatalFailure()) return;
   }
   expect_right_afterwards();
@@ -71,7 +71,7 @@ TEST_F(Damage, EveryBitOfTheHeadFlipped) {
 TEST_F(Damage, EveryLengthOfAnEntry) {
   for (size_t size = 0; size < good_.size(); ++size) {
     write(path_, good_.substr(0, size));
-    expect_set_aside(request(), "length " + std::to_string(size));
+    expect_quarantine(request(), "length " + std::to_string(size));
     if (HasFatalFailure()) return;
   }
   expect_right_afterwards();
@@ -79,7 +79,7 @@ TEST_F(Damage, EveryLengthOfAnEntry) {
 
 TEST_F(Damage, BytesBehindAnEntry) {
   write(path_, good_ + std::string(1, '\0'));
-  expect_set_aside(request(), "one more");
+  expect_quarantine(request(), "one more");
   expect_right_afterwards();
 }
 
@@ -93,7 +93,7 @@ TEST_F(Damage, EveryByteOfAPluginsFilesFlipped) {
       fs::remove_all(copy);
       fs::copy(plugin_, copy, fs::copy_options::recursive);
       write(path, bytes);
-      expect_set_aside(plugin_request(), name + std::to_string(at));
+      expect_quarantine(plugin_request(), name + std::to_string(at));
       if (HasFatalFailure()) return;
       fs::rename(copy, plugin_);
     }
@@ -108,7 +108,7 @@ TEST_F(Damage, EveryLengthOfAPlugin) {
     fs::remove_all(copy);
     fs::copy(plugin_, copy, fs::copy_options::recursive);
     write(path, good.substr(0, size));
-    expect_set_aside(plugin_request(), "length " + std::to_string(size));
+    expect_quarantine(plugin_request(), "length " + std::to_string(size));
     if (HasFatalFailure()) return;
     fs::rename(copy, plugin_);
   }
@@ -126,21 +126,21 @@ class InsteadTest : public Damage, public ::testing::WithParamInterface<Instead>
 TEST_P(InsteadTest, OfTheEntry) {
   unlink(path_.c_str());
   GetParam().put(path_, folder_.path());
-  expect_set_aside(request(), GetParam().name);
+  expect_quarantine(request(), GetParam().name);
   expect_right_afterwards();
 }
 
 TEST_P(InsteadTest, OfThePluginsEntry) {
   unlink((plugin_ + "/entry").c_str());
   GetParam().put(plugin_ + "/entry", folder_.path());
-  expect_set_aside(plugin_request(), GetParam().name);
+  expect_quarantine(plugin_request(), GetParam().name);
   expect_right_afterwards();
 }
 
 TEST_P(InsteadTest, OfTheLibrary) {
   unlink((plugin_ + "/axpy.so").c_str());
   GetParam().put(plugin_ + "/axpy.so", folder_.path());
-  expect_set_aside(plugin_request(), GetParam().name);
+  expect_quarantine(plugin_request(), GetParam().name);
   expect_right_afterwards();
 }
 
@@ -148,7 +148,7 @@ TEST_P(InsteadTest, OfTheLibrary) {
 TEST_F(Damage, EntryOfAnotherRequest) {
   const auto other = folder_.open()->publish_blobs(request("other"), maker(), blobs(), nullptr);
   write(path_, read(other->path()));
-  expect_set_aside(request(), "another request's");
+  expect_quarantine(request(), "another request's");
   expect_right_afterwards();
 }
 
@@ -157,7 +157,7 @@ TEST_F(Damage, EntryOfAnotherMaker) {
       folder_.open()->publish_blobs(request(), maker("fedcba9876543210"), blobs(), nullptr)->path();
   write(path_, read(other));
   unlink(other.c_str());
-  expect_set_aside(request(), "another maker's");
+  expect_quarantine(request(), "another maker's");
   expect_right_afterwards();
 }
 

@@ -32,11 +32,11 @@ class Check : public testing::Test {
   std::string judge() {
     result_ = check_toolchain(manifest_, options_, facts_);
     std::string text;
-    for (const Reason& reason : result_.against)
+    for (const Reason& reason : result_.errors)
       text += "against " + std::string(info(reason.code).name) + ";";
     for (const Reason& reason : result_.warnings)
       text += "warned " + std::string(info(reason.code).name) + ";";
-    for (const auto* list : {&result_.against, &result_.warnings})
+    for (const auto* list : {&result_.errors, &result_.warnings})
       for (const Reason& reason : *list)
         EXPECT_FALSE(reason.found.empty() || reason.wanted.empty() || reason.advice.empty());
     return text;
@@ -70,8 +70,8 @@ TEST_F(Check, LibrariesThatAreNotThere) {
   facts_.no_packages = {{"foo", "No package 'foo' found"}, {"bar", "pkg-config ended"}};
   facts_.no_libraries = {"baz"};
   ASSERT_EQ(judge(), "against build-no-library;against build-no-library;against build-no-library;");
-  EXPECT_EQ(result_.against[0].found, "no library foo by pkg-config: No package 'foo' found");
-  EXPECT_EQ(result_.against[2].wanted, "libbaz.so or libbaz.a where the linker looks");
+  EXPECT_EQ(result_.errors[0].found, "no library foo by pkg-config: No package 'foo' found");
+  EXPECT_EQ(result_.errors[2].wanted, "libbaz.so or libbaz.a where the linker looks");
 }
 
 TEST_F(Check, ArchitecturesBelowTheLeast) {
@@ -91,9 +91,9 @@ TEST_F(Check, ArchitecturesThatTheCompilerDoesNotKnow) {
   options_.cuda_archs = "8.6;9.0;10.0+PTX";
   options_.arch_origin = "TORCH_CUDA_ARCH_LIST";
   EXPECT_EQ(judge(), "against build-arch;");
-  EXPECT_NE(result_.against[0].found.find("8.6, 10.0+PTX in TORCH_CUDA_ARCH_LIST"),
+  EXPECT_NE(result_.errors[0].found.find("8.6, 10.0+PTX in TORCH_CUDA_ARCH_LIST"),
             std::string::npos)
-      << result_.against[0].found;
+      << result_.errors[0].found;
 }
 
 TEST_F(Check, AGpuNewerThanTheCompiler) {
@@ -135,7 +135,7 @@ TEST_F(Check, HostCompilerAgainstToolkit) {
 TEST_F(Check, ToolkitTooOldOrOfUnknownVersion) {
   facts_.nvcc.version = Version{11, 8};
   EXPECT_EQ(judge(), "against tool-too-old;");
-  EXPECT_NE(result_.against[0].wanted.find("C++20"), std::string::npos);
+  EXPECT_NE(result_.errors[0].wanted.find("C++20"), std::string::npos);
   facts_.nvcc.version = Version{10, 2};
   EXPECT_EQ(judge(), "against tool-too-old;");
   facts_.nvcc = {};
@@ -149,7 +149,7 @@ TEST_F(Check, ToolkitAgainstTorchOnlyWhereItIsLinked) {
   EXPECT_EQ(judge(), "against toolkit-torch;");
   manifest_.libraries = {{"cudart", ">=12"}, {"torch", ">=2.9"}};
   EXPECT_EQ(judge(), "against toolkit-torch;");
-  EXPECT_NE(result_.against[0].wanted.find("libtorch"), std::string::npos);
+  EXPECT_NE(result_.errors[0].wanted.find("libtorch"), std::string::npos);
   facts_.torch.cuda = Version{13, 0};
   EXPECT_EQ(judge(), "");
   facts_.torch.cuda.reset();
@@ -171,7 +171,7 @@ TEST_F(CheckNvrtc, WhatOneOfThemKnowsIsEnough) {
   EXPECT_EQ(judge(), "");
   options_.cuda_archs = "9.0;12.1;99.0";
   EXPECT_EQ(judge(), "against build-arch;");
-  EXPECT_NE(result_.against[0].found.find("12.1, 99.0"), std::string::npos);
+  EXPECT_NE(result_.errors[0].found.find("12.1, 99.0"), std::string::npos);
   options_.gpu_archs = "12.1;99.0";
   EXPECT_EQ(judge(), "warned arch-ptx;warned arch-ptx;");
 }
@@ -208,8 +208,7 @@ TEST_F(CheckHip, UnknownProcessorsAreNamedTogether) {
   facts_.unknown_hip = {"gfx999", "gfx998"};
   options_.hip_origin = "PYTORCH_ROCM_ARCH";
   EXPECT_EQ(judge(), "against build-arch;");
-  EXPECT_NE(result_.against[0].found.find("gfx999, gfx998 in PYTORCH_ROCM_ARCH"),
-            std::string::npos);
+  EXPECT_NE(result_.errors[0].found.find("gfx999, gfx998 in PYTORCH_ROCM_ARCH"), std::string::npos);
 }
 
 TEST_F(CheckHip, LibrariesOfAnotherRelease) {

@@ -35,21 +35,21 @@ class StampsTest : public ::testing::Test {
   std::string folder() const { return root_.path("plugin"); }
 
   // Seals as if the files were read a minute later, when they have settled.
-  std::optional<std::string> seal(int64_t later = kMinute) const {
+  std::optional<std::string> to_memo(int64_t later = kMinute) const {
     Stamps stamps(folder(), Stamps::now_ns() + later);
     for (const char* name : {"", "axpy.cc", "inner", "inner/axpy.h"}) stamps.add(name);
-    return stamps.seal("digest");
+    return stamps.to_memo("digest");
   }
 
   bool still_holds(const std::string& text) const {
-    return Stamps::open(folder(), text) == "digest";
+    return Stamps::from_memo(folder(), text) == "digest";
   }
 
   CacheFolder root_;
 };
 
 TEST_F(StampsTest, HoldWhileNothingChanges) {
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   ASSERT_TRUE(text);
   pass_a_tick();
   EXPECT_TRUE(still_holds(*text));
@@ -58,21 +58,21 @@ TEST_F(StampsTest, HoldWhileNothingChanges) {
 }
 
 TEST_F(StampsTest, AnAddedFileIsNoticed) {
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   pass_a_tick();
   write(folder() + "/inner/more.h", "int b;");
   EXPECT_FALSE(still_holds(*text));
 }
 
 TEST_F(StampsTest, AMissingFileIsNoticed) {
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   pass_a_tick();
   fs::remove(folder() + "/inner/axpy.h");
   EXPECT_FALSE(still_holds(*text));
 }
 
 TEST_F(StampsTest, AChangeThatRestoresSizeAndModificationTimeIsNoticed) {
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   struct stat before{}, after{};
   const std::string path = folder() + "/axpy.cc";
   ASSERT_EQ(stat(path.c_str(), &before), 0);
@@ -88,7 +88,7 @@ TEST_F(StampsTest, AChangeThatRestoresSizeAndModificationTimeIsNoticed) {
 
 TEST_F(StampsTest, AFileReplacedByAnotherIsNoticed) {
   write(folder() + "/other.cc", "a * x - y");
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   pass_a_tick();
   fs::rename(folder() + "/other.cc", folder() + "/axpy.cc");
   EXPECT_FALSE(still_holds(*text));
@@ -99,7 +99,7 @@ TEST_F(StampsTest, WhatALinkLeadsToCounts) {
   fs::create_symlink(root_.path("elsewhere.h"), folder() + "/link.h");
   Stamps stamps(folder(), Stamps::now_ns() + kMinute);
   stamps.add("link.h");
-  const std::optional<std::string> text = stamps.seal("digest");
+  const std::optional<std::string> text = stamps.to_memo("digest");
   ASSERT_TRUE(text);
   EXPECT_TRUE(still_holds(*text));
   pass_a_tick();
@@ -108,9 +108,9 @@ TEST_F(StampsTest, WhatALinkLeadsToCounts) {
 }
 
 TEST_F(StampsTest, DoNotHoldForACopyOrAnotherFolderInThePlace) {
-  const std::optional<std::string> text = seal();
+  const std::optional<std::string> text = to_memo();
   fs::copy(folder(), root_.path("copy"), fs::copy_options::recursive);
-  EXPECT_FALSE(Stamps::open(root_.path("copy"), *text));
+  EXPECT_FALSE(Stamps::from_memo(root_.path("copy"), *text));
   fs::rename(folder(), root_.path("moved"));
   EXPECT_FALSE(still_holds(*text));
   fs::rename(root_.path("copy"), folder());
@@ -118,10 +118,10 @@ TEST_F(StampsTest, DoNotHoldForACopyOrAnotherFolderInThePlace) {
 }
 
 TEST_F(StampsTest, AFileThatChangedJustBeforeOrAfterItWasReadIsNotVouchedFor) {
-  EXPECT_FALSE(seal(0));
-  EXPECT_FALSE(seal(1'000'000'000));
-  EXPECT_FALSE(seal(-kMinute));  // the file's time is in the future
-  EXPECT_TRUE(seal(3'000'000'000));
+  EXPECT_FALSE(to_memo(0));
+  EXPECT_FALSE(to_memo(1'000'000'000));
+  EXPECT_FALSE(to_memo(-kMinute));  // the file's time is in the future
+  EXPECT_TRUE(to_memo(3'000'000'000));
 }
 
 TEST_F(StampsTest, AFileThatChangesWhileItIsReadIsNotVouchedFor) {
@@ -129,25 +129,25 @@ TEST_F(StampsTest, AFileThatChangesWhileItIsReadIsNotVouchedFor) {
   stamps.add("axpy.cc");
   pass_a_tick();
   write(folder() + "/axpy.cc", "a * x - y");
-  EXPECT_FALSE(stamps.seal("digest"));
+  EXPECT_FALSE(stamps.to_memo("digest"));
 }
 
 TEST_F(StampsTest, WhatCannotBeReadIsNotVouchedFor) {
   Stamps missing(folder(), Stamps::now_ns() + kMinute);
   missing.add("axpy.cc");
   missing.add("missing.h");
-  EXPECT_FALSE(missing.seal("digest"));
-  Stamps spoilt(folder(), Stamps::now_ns() + kMinute);
-  spoilt.add("axpy.cc");
-  spoilt.spoil();
-  EXPECT_FALSE(spoilt.seal("digest"));
-  EXPECT_FALSE(Stamps(folder(), Stamps::now_ns() + kMinute).seal("digest"));
+  EXPECT_FALSE(missing.to_memo("digest"));
+  Stamps invalidated(folder(), Stamps::now_ns() + kMinute);
+  invalidated.add("axpy.cc");
+  invalidated.invalidate();
+  EXPECT_FALSE(invalidated.to_memo("digest"));
+  EXPECT_FALSE(Stamps(folder(), Stamps::now_ns() + kMinute).to_memo("digest"));
 }
 
 TEST_F(StampsTest, OfAKindOnlyTheKindCounts) {
   Stamps stamps(folder(), Stamps::now_ns() + kMinute);
   stamps.add_kind("inner");
-  const std::optional<std::string> text = stamps.seal("digest");
+  const std::optional<std::string> text = stamps.to_memo("digest");
   ASSERT_TRUE(text);
   pass_a_tick();
   write(folder() + "/inner/more.h", "int b;");
@@ -158,7 +158,7 @@ TEST_F(StampsTest, OfAKindOnlyTheKindCounts) {
 }
 
 TEST_F(StampsTest, ATextThatIsNoneVouchesForNothing) {
-  const std::string text = *seal();
+  const std::string text = *to_memo();
   int held = 0;
   for (size_t size = 0; size < text.size(); ++size) held += still_holds(text.substr(0, size));
   EXPECT_EQ(held, 3);  // cut after the first, second and third of its four stamps
@@ -258,7 +258,7 @@ TEST_F(MemoTest, AnEntryIsFoundWhateverItsMemoSays) {
   const std::string folder = publish_plugin(cache_.get(), nullptr)->folder();
   Stamps stamps(folder, Stamps::now_ns() + kMinute);
   stamps.add("axpy.so");
-  cache_->remember("files of " + folder, *stamps.seal("another entry's digest"));
+  cache_->remember("files of " + folder, *stamps.to_memo("another entry's digest"));
   write(folder + "/axpy.so", "damage");
   EXPECT_TRUE(cache_->find(plugin_request(), nullptr, nullptr).empty());
 }

@@ -79,16 +79,16 @@ TEST(Store, SetsAsideWhatDoesNotLoad) {
   for (int round = 0; round < 2; ++round) {
     const auto entry = cache->publish_blobs(request(), maker(), blobs(), nullptr);
     const auto plugin = publish_plugin(cache.get(), nullptr);
-    cache->set_aside(*entry, make_reason(Code::kLoadFailed, "rubbish", "an image"));
-    cache->set_aside(*plugin, make_reason(Code::kLoadFailed, "rubbish", "a library"));
+    cache->quarantine(*entry, make_reason(Code::kLoadFailed, "rubbish", "an image"));
+    cache->quarantine(*plugin, make_reason(Code::kLoadFailed, "rubbish", "a library"));
     EXPECT_TRUE(cache->find(request(), nullptr, nullptr).empty());
     EXPECT_TRUE(cache->find(plugin_request(), nullptr, nullptr).empty());
     // An entry that somebody else has published since is not the one that failed.
     ASSERT_NE(cache->publish_blobs(request(), maker(), blobs(), nullptr), nullptr);
-    cache->set_aside(*entry, make_reason(Code::kLoadFailed, "rubbish", "an image"));
+    cache->quarantine(*entry, make_reason(Code::kLoadFailed, "rubbish", "an image"));
     const auto found = cache->find(request(), nullptr, nullptr);
     ASSERT_EQ(found.size(), 1u);
-    cache->set_aside(*found[0], make_reason(Code::kLoadFailed, "rubbish", "an image"));
+    cache->quarantine(*found[0], make_reason(Code::kLoadFailed, "rubbish", "an image"));
   }
   EXPECT_EQ(folder.list("bad").size(), 12u);
 }

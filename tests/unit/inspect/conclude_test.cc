@@ -131,18 +131,18 @@ TEST(Reach, WithoutModulesOrSourcesEverything) {
 // ---- libraries that required packages bring
 
 TEST(Brings, WhatARequirementIsNamedFor) {
-  EXPECT_TRUE(brings({"numpy", "torch"}, "libc10_cuda.so"));
-  EXPECT_TRUE(brings({"torch"}, "libtorch_python.so"));
-  EXPECT_TRUE(brings({"torch"}, "libcublasLt.so.12"));
-  EXPECT_TRUE(brings({"nvidia-cublas-cu12"}, "libcublas.so.12"));
-  EXPECT_TRUE(brings({"nvidia-cuda-runtime-cu12"}, "libcudart.so.12"));
-  EXPECT_TRUE(brings({"nvidia-cuda-nvrtc"}, "libnvrtc.so.13"));
-  EXPECT_TRUE(brings({"shiboken6"}, "libshiboken6.abi3.so.6.7"));
-  EXPECT_FALSE(brings({"torch"}, "libOpenCL.so.1"));
-  EXPECT_FALSE(brings({"torch"}, "libcuda.so.1")) << "the driver's";
-  EXPECT_FALSE(brings({"numpy"}, "libtorch.so"));
-  EXPECT_FALSE(brings({}, "libcublas.so.12"));
-  EXPECT_FALSE(brings({"torch"}, "ld-linux.so.2"));
+  EXPECT_TRUE(provides_library({"numpy", "torch"}, "libc10_cuda.so"));
+  EXPECT_TRUE(provides_library({"torch"}, "libtorch_python.so"));
+  EXPECT_TRUE(provides_library({"torch"}, "libcublasLt.so.12"));
+  EXPECT_TRUE(provides_library({"nvidia-cublas-cu12"}, "libcublas.so.12"));
+  EXPECT_TRUE(provides_library({"nvidia-cuda-runtime-cu12"}, "libcudart.so.12"));
+  EXPECT_TRUE(provides_library({"nvidia-cuda-nvrtc"}, "libnvrtc.so.13"));
+  EXPECT_TRUE(provides_library({"shiboken6"}, "libshiboken6.abi3.so.6.7"));
+  EXPECT_FALSE(provides_library({"torch"}, "libOpenCL.so.1"));
+  EXPECT_FALSE(provides_library({"torch"}, "libcuda.so.1")) << "the driver's";
+  EXPECT_FALSE(provides_library({"numpy"}, "libtorch.so"));
+  EXPECT_FALSE(provides_library({}, "libcublas.so.12"));
+  EXPECT_FALSE(provides_library({"torch"}, "ld-linux.so.2"));
 }
 
 TEST(Alternatives, HaveOneKey) {

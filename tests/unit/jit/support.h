@@ -118,7 +118,7 @@ class MemoryCache : public Cache {
     return std::nullopt;
   }
   void forget_failure(const CacheRequest&) override {}
-  void set_aside(const CacheEntry& entry, const Reason& why) override {
+  void quarantine(const CacheEntry& entry, const Reason& why) override {
     const std::lock_guard lock(mutex_);
     std::erase_if(entries, [&](const auto& one) { return one.get() == &entry; });
     aside.push_back(why);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "build/stand_in.h"
+#include "build/ptx_fallback.h"
 
 #include <sys/auxv.h>
 
@@ -23,7 +23,7 @@ using nlohmann::json;
 
 using Paths = std::set<std::string>;
 
-struct StandIn {
+struct PtxFallback {
   size_t gpus = 0;  // number of architectures that got PTX, counted once for each compiler
   std::string by;   // the compilers that did not know them
   Paths paths;      // files of these compilers
@@ -64,13 +64,13 @@ std::string versions_of(const ToolchainFacts& facts) {
   return text;
 }
 
-std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
-  const std::optional<std::string> text = read_file(entry.folder() + "/" + kStandInFile);
+std::optional<PtxFallback> read_ptx_fallback(const CacheEntry& entry) {
+  const std::optional<std::string> text = read_file(entry.folder() + "/" + kPtxFallbackFile);
   if (!text) return std::nullopt;
   const json data = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   // The entry's digest was right, so another version of Opdock wrote this file. Its build is used.
   if (!data.is_object()) return std::nullopt;
-  StandIn out;
+  PtxFallback out;
   try {
     out.gpus = data.at("gpus").get<size_t>();
     out.by = data.at("by").get<std::string>();
@@ -116,11 +116,11 @@ class CompilerComparison {
 
   bool is_settled() const {
     const std::optional<std::string> memo = cache_->recall(name_);
-    return memo && Stamps::open("/", *memo) == value_;
+    return memo && Stamps::from_memo("/", *memo) == value_;
   }
 
   // Searches for compilers. Returns false if there is none at all, or none but those of `then`.
-  bool look(const StandIn& then) {
+  bool look(const PtxFallback& then) {
     std::vector<std::string> tested;
     paths_ = compilers_here(nvcc_, compiler_folders(), languages_, &tested);
     if (!paths_.empty()) {
@@ -135,7 +135,7 @@ class CompilerComparison {
 
   // Writes the memo. To be called after look().
   void settle() {
-    if (const std::optional<std::string> memo = stamps_.seal(value_))
+    if (const std::optional<std::string> memo = stamps_.to_memo(value_))
       cache_->remember(name_, *memo);
   }
 
@@ -169,12 +169,12 @@ class CompilerComparison {
 
 }  // namespace
 
-bool has_stand_in(const CacheEntry& entry) {
-  return is_file(entry.folder() + "/" + kStandInFile);
+bool has_ptx_fallback(const CacheEntry& entry) {
+  return is_file(entry.folder() + "/" + kPtxFallbackFile);
 }
 
-std::string stand_in_text(const BuildTools& tools, const Languages& languages,
-                          const ToolchainFacts& facts, const std::vector<Reason>& warnings) {
+std::string ptx_fallback_text(const BuildTools& tools, const Languages& languages,
+                              const ToolchainFacts& facts, const std::vector<Reason>& warnings) {
   const size_t gpus = count_ptx(warnings);
   if (gpus == 0) return {};
   Paths paths = compilers_here(tools.nvcc, tools.nvrtc_folders, languages, nullptr);
@@ -191,7 +191,7 @@ std::string stand_in_text(const BuildTools& tools, const Languages& languages,
 
 std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildOptions& options,
                                           const CacheEntry& entry, Cache* cache, bool may_start) {
-  const std::optional<StandIn> then = read_stand_in(entry);
+  const std::optional<PtxFallback> then = read_ptx_fallback(entry);
   if (!then || getauxval(AT_SECURE) != 0) return std::nullopt;
   CompilerComparison comparison(manifest, options, entry, cache);
   if (comparison.is_settled()) return std::nullopt;
@@ -210,7 +210,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
   if (!missing.empty()) return std::nullopt;
   const ToolchainFacts facts = ask_toolchain(manifest, options, tools);
   const BuildCheck check = check_toolchain(manifest, options, facts);
-  if (check.against.empty() && count_ptx(check.warnings) < then->gpus) {
+  if (check.errors.empty() && count_ptx(check.warnings) < then->gpus) {
     return fmt::format("toolkit: found {}, which knows a GPU here, was {}, which gave it PTX",
                        versions_of(facts), then->by);
   }
@@ -218,9 +218,9 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
   return std::nullopt;
 }
 
-void accept_stand_in(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
-                     Cache* cache) {
-  const std::optional<StandIn> then = read_stand_in(entry);
+void accept_ptx_fallback(const Manifest& manifest, const BuildOptions& options,
+                         const CacheEntry& entry, Cache* cache) {
+  const std::optional<PtxFallback> then = read_ptx_fallback(entry);
   if (!then) return;
   CompilerComparison comparison(manifest, options, entry, cache);
   comparison.look(*then);

@@ -18,14 +18,14 @@ namespace opdock {
 
 // The entry's file that records how many architectures got PTX and which compilers did not know
 // them. Only entries with such PTX have it.
-constexpr char kStandInFile[] = "stand-in.json";
+constexpr char kPtxFallbackFile[] = "stand-in.json";
 
-bool has_stand_in(const CacheEntry& entry);
+bool has_ptx_fallback(const CacheEntry& entry);
 
 // Returns that file's contents; empty if no PTX stands in. warnings: the build's, from
 // check_toolchain().
-std::string stand_in_text(const BuildTools& tools, const Languages& languages,
-                          const ToolchainFacts& facts, const std::vector<Reason>& warnings);
+std::string ptx_fallback_text(const BuildTools& tools, const Languages& languages,
+                              const ToolchainFacts& facts, const std::vector<Reason>& warnings);
 
 // Returns, for people, which newer compiler can give the entry's GPUs more than the entry has:
 // "toolkit: found nvcc 14.0, …, was nvcc 13.0, …"; nullopt: none. Compilers are known by their
@@ -38,7 +38,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
 
 // Records that the compilers here brought nothing, as if they had been asked: the entry is used
 // until other compilers appear.
-void accept_stand_in(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
-                     Cache* cache);
+void accept_ptx_fallback(const Manifest& manifest, const BuildOptions& options,
+                         const CacheEntry& entry, Cache* cache);
 
 }  // namespace opdock

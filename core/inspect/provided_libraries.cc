@@ -35,7 +35,7 @@ std::string_view plain_name(std::string_view package) {
 
 }  // namespace
 
-bool brings(const std::vector<std::string>& requirements, const std::string& library) {
+bool provides_library(const std::vector<std::string>& requirements, const std::string& library) {
   if (!library.starts_with("lib")) return false;
   std::string stem = library.substr(3, library.find(".so") - 3);
   std::transform(stem.begin(), stem.end(), stem.begin(),
