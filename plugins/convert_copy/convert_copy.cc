@@ -181,7 +181,7 @@ class Transfer {
   // and wait for another could deadlock.
   std::optional<Buffer> take_for(bool may_wait) {
     if (may_wait) return staging_.take();
-    return staging_.take_at_once();
+    return staging_.try_take();
   }
   int64_t count_from(int64_t begin) const { return std::min(stretch_, on_gpu_.numel() - begin); }
   void* gpu_at(int64_t begin) const {

@@ -36,11 +36,11 @@ class Pool {
   explicit Pool(const Driver& driver) : driver_(driver) {}
 
   // Returns a free buffer or a new one; returns none when kPooled buffers are waiting for streams.
-  std::optional<Pinned> take_at_once() {
+  std::optional<Pinned> try_take() {
     {
       const std::lock_guard lock(mutex_);
       for (auto pinned = idle_.begin(); pinned != idle_.end(); ++pinned) {
-        if (!has_come(*pinned)) continue;
+        if (!is_complete(*pinned)) continue;
         const Pinned found = *pinned;
         idle_.erase(pinned);
         return found;
@@ -52,7 +52,7 @@ class Pool {
 
   Pinned take() {
     for (;;) {
-      if (const std::optional<Pinned> found = take_at_once()) return *found;
+      if (const std::optional<Pinned> found = try_take()) return *found;
       std::optional<Pinned> oldest;
       {
         const std::lock_guard lock(mutex_);
@@ -98,7 +98,7 @@ class Pool {
   int query(const Pinned& pinned) const {
     return driver_.call(Function::kEventQuery, pinned.event);
   }
-  bool has_come(Pinned& pinned) {
+  bool is_complete(Pinned& pinned) {
     if (!pinned.is_pending) return true;
     const int result = query(pinned);
     if (result != 0 && result != kNotReady) driver_.fail(Function::kEventQuery, result);
@@ -165,9 +165,9 @@ Buffer Staging::take() {
   return hold(pool_ == nullptr ? make_pinned(driver_) : pool_->take());
 }
 
-std::optional<Buffer> Staging::take_at_once() {
+std::optional<Buffer> Staging::try_take() {
   if (pool_ == nullptr) return take();
-  if (const std::optional<Pinned> found = pool_->take_at_once()) return hold(*found);
+  if (const std::optional<Pinned> found = pool_->try_take()) return hold(*found);
   return std::nullopt;
 }
 

@@ -62,7 +62,7 @@ class Staging {
   // Returns a buffer. May wait for the device.
   Buffer take();
   // Returns a buffer, or none where that would have to wait.
-  std::optional<Buffer> take_at_once();
+  std::optional<Buffer> try_take();
 
  private:
   Buffer hold(Pinned pinned) { return Buffer(driver_, pool_, stream_, pinned); }

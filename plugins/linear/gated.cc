@@ -18,7 +18,7 @@ void plan_gated(Plan& plan, Tensor x, Tensor weight, OptionalTensor bias,
   int64_t numel = 1;
   for (int32_t i = 0; i < both.ndim; ++i) numel *= both.shape[i];
   const Buffer halves(x, of.outputs(), nullptr);
-  plan.workspace(behind(static_cast<uint64_t>(numel * x.dtype().bytes())) +
+  plan.workspace(align_workspace(static_cast<uint64_t>(numel * x.dtype().bytes())) +
                  Product{x, of, bias}.workspace_bytes(plan, halves.tensor()));
   plan.output(x.like().with_size(-1, half));
 }
@@ -32,7 +32,8 @@ void run_gated(Call& call, Results results, Tensor x, Tensor weight, OptionalTen
   const Weight of = {weight, transposed, weight_scale};
   char* const data = static_cast<char*>(call.workspace());
   const Buffer halves(x, of.outputs(), data);
-  const uint64_t size = behind(static_cast<uint64_t>(halves.tensor().numel() * x.dtype().bytes()));
+  const uint64_t size =
+      align_workspace(static_cast<uint64_t>(halves.tensor().numel() * x.dtype().bytes()));
   Product{x, of, bias}.run(call, halves.tensor(), data + size, call.workspace_bytes() - size);
   apply_gate(call, gate_of(activation, gate_first), halves.tensor(), out);
 }

@@ -52,13 +52,15 @@ uint64_t Mlp::workspace_bytes(const CallBase& call, Tensor x) const {
   const opdock::Layout hidden = x.like().with_size(-1, first.outputs());
   int64_t numel = 1;
   for (int32_t i = 0; i < hidden.ndim; ++i) numel *= hidden.shape[i];
-  return behind(static_cast<uint64_t>(numel * x.dtype().bytes())) + products_bytes(call, x);
+  return align_workspace(static_cast<uint64_t>(numel * x.dtype().bytes())) +
+         products_bytes(call, x);
 }
 
 void Mlp::run(Call& call, Tensor x, Tensor out) const {
   if (out.is_empty()) return;
   const Buffer wanted(x, first.outputs(), nullptr);
-  const uint64_t size = behind(static_cast<uint64_t>(wanted.tensor().numel() * x.dtype().bytes()));
+  const uint64_t size =
+      align_workspace(static_cast<uint64_t>(wanted.tensor().numel() * x.dtype().bytes()));
   char* const data = static_cast<char*>(call.workspace());
   char* const own = data + size;
   const uint64_t own_bytes = call.workspace_bytes() - size;

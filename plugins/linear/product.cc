@@ -144,7 +144,7 @@ class Products {
 // Returns whether the plugin's own kernels compute the product. On the CPU, no library that the
 // host finds multiplies 16-bit numbers. On a GPU, one row takes less time with a kernel that reads
 // each weight once than with a library's tiles of rows.
-bool takes_tiles(const CallBase& call, const Product& of) {
+bool uses_own_kernels(const CallBase& call, const Product& of) {
   if (of.weight.scale) return true;
   if (call.is_cpu()) return of.x.dtype().bytes() == 2;
   const int64_t inputs = of.weight.inputs();
@@ -173,7 +173,7 @@ uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
     const WeightCopy copy(*this, nullptr);
     return copy.bytes() + copy.product().workspace_bytes(call, out);
   }
-  if (takes_tiles(call, *this)) return 0;
+  if (uses_own_kernels(call, *this)) return 0;
   Products products(*this, out);
   products.gemm.a.data = products.data[kX];
   // The output may turn out to be the residual, which needs more workspace.
@@ -183,7 +183,7 @@ uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
 
 void Product::run(Call& call, Tensor out, void* workspace, uint64_t bytes) const {
   if (out.is_empty()) return;
-  if (takes_tiles(call, *this)) {
+  if (uses_own_kernels(call, *this)) {
     if (run_tiles(call, *this, out)) return;
     const WeightCopy copy(*this, workspace);
     copy.make(call);

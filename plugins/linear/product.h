@@ -78,7 +78,7 @@ class WeightCopy {
 };
 
 // Returns where the products' own part of a workspace begins, behind so many bytes.
-inline uint64_t behind(uint64_t bytes) {
+inline uint64_t align_workspace(uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 

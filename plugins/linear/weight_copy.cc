@@ -24,7 +24,7 @@ WeightCopy::WeightCopy(const Product& of, void* workspace)
 
 uint64_t WeightCopy::bytes() const {
   const int64_t numel = of_.weight.tensor.numel();
-  return behind(static_cast<uint64_t>(numel * of_.x.dtype().bytes()));
+  return align_workspace(static_cast<uint64_t>(numel * of_.x.dtype().bytes()));
 }
 
 void WeightCopy::make(const Call& call) const {

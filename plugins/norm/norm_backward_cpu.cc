@@ -30,7 +30,7 @@ struct BackwardRow {
 
 // A row's spread, and the means of g = grad * weight and of g times the deviations of x.
 struct Means {
-  Spread spread;
+  RowMoments moments;
   double of_grad, of_product;
 };
 
@@ -67,9 +67,9 @@ Means means(const BackwardRow<T, C>& row, int64_t n, bool centred) {
     const double about_mean = squares.total() - rest * rest * of;
     blocks.add(of, at + rest, about_mean < 0 ? 0 : about_mean);
   }
-  const Spread spread = blocks.spread();
+  const RowMoments moments = blocks.moments();
   const double of = static_cast<double>(n);
-  return {spread, of_grad / of, (of_product - spread.mean * of_grad) / of};
+  return {moments, of_grad / of, (of_product - moments.mean * of_grad) / of};
 }
 
 // Writes a row's gradient; norm_backward.cuh has the formula.
@@ -112,8 +112,8 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end, C* weight
                                    weight_sums,
                                    bias_sums};
     const Means of = means(row, p.length, p.centred);
-    const Scale<C> scale(of.spread, job.eps);
-    const double factor = 1 / __builtin_sqrt(of.spread.variance + job.eps);
+    const Scale<C> scale(of.moments, job.eps);
+    const double factor = 1 / __builtin_sqrt(of.moments.variance + job.eps);
     write_gradient(row, p.length, scale, p.centred ? static_cast<C>(of.of_grad) : C{0},
                    static_cast<C>(of.of_product * factor));
   }

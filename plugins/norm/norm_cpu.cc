@@ -10,7 +10,7 @@ namespace OPDOCK_SIMD_LEVEL {
 
 // Writes (x - mean) * factor * weight + bias.
 template <class T>
-void write(const T* x, const T* weight, const T* bias, T* out, int64_t n, const Spread& of,
+void write(const T* x, const T* weight, const T* bias, T* out, int64_t n, const RowMoments& of,
            double eps) {
   using C = typename simd::Compute<T>::type;
   const Scale<C> scale(of, eps);
@@ -33,7 +33,7 @@ void rows(const Job& job, int64_t begin, int64_t end) {
     const Source<T> source = {static_cast<const T*>(p.x) + offset[0],
                               residual ? residual + offset[1] : nullptr,
                               static_cast<const T*>(p.input_bias), sum ? sum + offset[3] : nullptr};
-    const Spread of = spread_of(source, p.length, p.centred);
+    const RowMoments of = row_moments(source, p.length, p.centred);
     write(source.result(), static_cast<const T*>(p.weight), static_cast<const T*>(p.bias),
           static_cast<T*>(p.out) + offset[2], p.length, of, job.eps);
   }

@@ -13,7 +13,7 @@ namespace hn = simd::hn;
 
 // A row's mean and variance. In float, a mean much larger than the deviation would lack digits that
 // matter, so Scale holds it in two parts.
-struct Spread {
+struct RowMoments {
   double mean;
   double variance;  // population variance, divided by n; for rms norm, the mean of the squares
 };
@@ -27,7 +27,7 @@ class Blocks {
     squares_ += squares + away * away * (count_ * count / all);
     count_ = all;
   }
-  Spread spread() const { return {mean_, squares_ / count_}; }
+  RowMoments moments() const { return {mean_, squares_ / count_}; }
 
  private:
   double count_ = 0, mean_ = 0, squares_ = 0;
@@ -58,7 +58,7 @@ struct Source {
 };
 
 template <class T>
-Spread mean_square(const Source<T>& source, int64_t n) {
+RowMoments mean_square(const Source<T>& source, int64_t n) {
   using C = typename simd::Compute<T>::type;
   double squares = 0;
   for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
@@ -75,7 +75,7 @@ Spread mean_square(const Source<T>& source, int64_t n) {
 // takes the squares about it. Rows whose mean is large compared with their deviation keep their
 // digits.
 template <class T>
-Spread mean_and_variance(const Source<T>& source, int64_t n) {
+RowMoments mean_and_variance(const Source<T>& source, int64_t n) {
   using C = typename simd::Compute<T>::type;
   Blocks blocks;
   for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
@@ -96,11 +96,11 @@ Spread mean_and_variance(const Source<T>& source, int64_t n) {
     const double about_mean = squares.total() - rest * rest * of;
     blocks.add(of, static_cast<double>(rough) + rest, about_mean < 0 ? 0 : about_mean);
   }
-  return blocks.spread();
+  return blocks.moments();
 }
 
 template <class T>
-Spread spread_of(const Source<T>& source, int64_t n, bool centred) {
+RowMoments row_moments(const Source<T>& source, int64_t n, bool centred) {
   return centred ? mean_and_variance(source, n) : mean_square(source, n);
 }
 
@@ -109,7 +109,7 @@ template <class C>
 struct Scale {
   C mean, factor, rest;
 
-  Scale(const Spread& of, double eps)
+  Scale(const RowMoments& of, double eps)
       : mean(static_cast<C>(of.mean)),
         factor(static_cast<C>(1 / __builtin_sqrt(of.variance + eps))),
         rest(static_cast<C>((of.mean - static_cast<double>(mean)) * static_cast<double>(factor))) {}

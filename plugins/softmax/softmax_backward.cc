@@ -32,7 +32,7 @@ constexpr opdock::RowKernels kWhole = {
     opdock::NoKernels{}};
 
 // Returns whether the gradient is expanded along its rows, as sum().backward() passes it.
-bool is_spread(Tensor grad) {
+bool is_broadcast(Tensor grad) {
   return grad.size(-1) > 1 && grad.stride(-1) == 0;
 }
 
@@ -42,7 +42,7 @@ void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
   opdock::check_rows(result, "result");
   check(grad, "grad").same_dtype_as(result, "result").same_device_as(result, "result");
   check(grad, "grad").same_shape_as(result, "result");
-  if (is_spread(grad))
+  if (is_broadcast(grad))
     check(grad, "grad").aligned(static_cast<uint64_t>(grad.dtype().bytes()));
   else
     opdock::check_rows(grad, "grad");
@@ -65,13 +65,13 @@ void run(Call& call, Results outputs, Tensor grad, Tensor result, double scale, 
   params.scale = static_cast<float>(scale);
   params.causal = causal;
   params.log = log;
-  params.spread = is_spread(grad);
+  params.is_broadcast = is_broadcast(grad);
   params.rows = opdock::make_rows<3>({grad, result, out});
   if (!call.is_cpu()) {
-    const void* const by_vectors = params.spread ? nullptr : params.grad;
+    const void* const by_vectors = params.is_broadcast ? nullptr : params.grad;
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, result.dtype().bytes(),
                                               {by_vectors, params.result, params.out}, {nullptr});
-    const bool is_usual = !causal && !params.spread;
+    const bool is_usual = !causal && !params.is_broadcast;
     if (!is_usual || !opdock::try_launch_rows(call, kWhole, result.dtype(), fit, &params))
       opdock::launch_rows(call, kAny, result.dtype(), fit, &params);
     return;

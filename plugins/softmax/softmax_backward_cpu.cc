@@ -25,7 +25,7 @@ HWY_INLINE hn::VFromD<D> masked(D d) {
 // array of kCopies copies of the element.
 template <class H, class T>
 HWY_INLINE const T* at(const T* grad, int64_t i) {
-  return H::kSpread ? grad : grad + i;
+  return H::kBroadcast ? grad : grad + i;
 }
 constexpr int64_t kCopies = 256;  // more elements than any vector has
 
@@ -63,9 +63,9 @@ struct BackwardRow {
 enum class Next { kSum, kAsk, kNothing };
 
 // kScale: the scale may differ from 1. kSpread: a row's gradient is one element.
-template <bool Log, Next Before, bool Scale, bool Spread = false>
+template <bool Log, Next Before, bool Scale, bool Broadcast = false>
 struct How {
-  static constexpr bool kLog = Log, kScale = Scale, kSpread = Spread;
+  static constexpr bool kLog = Log, kScale = Scale, kBroadcast = Broadcast;
   static constexpr Next kNext = Before;
 };
 
@@ -104,11 +104,11 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
   const C scale = static_cast<C>(job.scale);
   simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
   // Copies of this row's gradient and of the next row's.
-  [[maybe_unused]] T copies[2][H::kSpread ? kCopies : 1];
+  [[maybe_unused]] T copies[2][H::kBroadcast ? kCopies : 1];
   const auto take = [&](int64_t r) HWY_ATTR {
     const int64_t visible = queries > 0 ? r % queries + 1 + length - queries : length;
     const T* grad = static_cast<const T*>(p.grad) + cursor.offset(0);
-    if constexpr (H::kSpread) {
+    if constexpr (H::kBroadcast) {
       std::fill_n(copies[r % 2], kCopies, *grad);
       grad = copies[r % 2];
     }
@@ -160,7 +160,7 @@ void backward_by(const BackwardJob& job, int64_t begin, int64_t end) {
 
 template <bool Log, class T>
 void backward_of(const BackwardJob& job, int64_t begin, int64_t end) {
-  if (job.params.spread)
+  if (job.params.is_broadcast)
     return backward_rows<How<Log, Next::kNothing, true, true>, T>(job, begin, end);
   const int64_t bytes = job.params.length * static_cast<int64_t>(sizeof(T));
   if (bytes < (sizeof(T) == 2 ? 2048 : 1024))

@@ -34,19 +34,19 @@ def check(
         ways = [on(device, backward)(grad, result, **options)]
     row_cases.assert_like(ways[0], result)
     grad, result = grad.double(), result.double()
-    taking_part = torch.ones_like(result, dtype=torch.bool)
+    unmasked = torch.ones_like(result, dtype=torch.bool)
     if causal:
-        taking_part = taking_part.tril(result.shape[-1] - result.shape[-2])
+        unmasked = unmasked.tril(result.shape[-1] - result.shape[-2])
     if op == "log_softmax":
-        taking_part &= ~result.isneginf()
+        unmasked &= ~result.isneginf()
     nothing = 0.0 if op == "softmax" else float("-inf")
-    grad, result = grad.where(taking_part, 0.0), result.where(taking_part, nothing)
+    grad, result = grad.where(unmasked, 0.0), result.where(unmasked, nothing)
     oracle = theirs(op, grad, result) * scale
     share = result if op == "softmax" else result.exp()
     part = grad.abs() * (result if op == "softmax" else 1.0)
     terms = part + share * part.sum(-1, keepdim=True)
     for found in ways:
-        assert not found[~taking_part].any()
+        assert not found[~unmasked].any()
         assert_close(found, oracle, computed, terms * abs(scale))
 
 

@@ -55,7 +55,7 @@ class Aio : public Ring {
     return taken;
   }
 
-  uint32_t reap(Ended* ended, uint32_t room, bool wait) override {
+  uint32_t reap(Completion* ended, uint32_t room, bool wait) override {
     const long most = static_cast<long>(std::min<size_t>(room, events_.size()));
     timespec at_once{};
     long count;

@@ -19,22 +19,22 @@ Core::~Core() {
 }
 
 void Core::push_front(Job* job) {
-  job->behind = first;
+  job->next_in_queue = first;
   first = job;
   if (last == nullptr) last = job;
 }
 
 void Core::push_back(Job* job) {
-  job->behind = nullptr;
-  (last != nullptr ? last->behind : first) = job;
+  job->next_in_queue = nullptr;
+  (last != nullptr ? last->next_in_queue : first) = job;
   last = job;
 }
 
 void Core::remove(Job* job) {
   Job* before = nullptr;
-  for (Job* at = first; at != nullptr; before = at, at = at->behind) {
+  for (Job* at = first; at != nullptr; before = at, at = at->next_in_queue) {
     if (at != job) continue;
-    (before != nullptr ? before->behind : first) = job->behind;
+    (before != nullptr ? before->next_in_queue : first) = job->next_in_queue;
     if (last == job) last = before;
     return;
   }

@@ -61,7 +61,7 @@ struct Core {
   bool is_stopping = false;
   uint32_t users = 1;  // the engine and its running threads; the last one deletes the core
   Totals totals;
-  const HeldAtFork held_at_fork{&mutex};
+  const ForkLock held_at_fork{&mutex};
 };
 
 }  // namespace async_io

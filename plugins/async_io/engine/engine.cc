@@ -31,7 +31,7 @@ Options checked(Options options) {
 }
 
 // Drops one user; returns whether the core may be deleted because it has none left.
-bool let_go(Core* core) {
+bool release_user(Core* core) {
   std::lock_guard lock(core->mutex);
   return --core->users == 0;
 }
@@ -40,7 +40,7 @@ void* thread_main(void* argument) {
   Worker* worker = static_cast<Worker*>(argument);
   Core* core = worker->core();
   worker->work();
-  if (let_go(core)) delete core;
+  if (release_user(core)) delete core;
   return nullptr;
 }
 
@@ -58,7 +58,7 @@ bool stop(Core* core) {
     else
       pthread_join(thread, nullptr);
   }
-  return let_go(core);
+  return release_user(core);
 }
 
 // Blocks all signals in the engine's threads, except those that a thread's own error raises: other
@@ -82,7 +82,7 @@ int start_threads(Core* core) {
       core->threads.push_back(thread);
       continue;
     }
-    let_go(core);
+    release_user(core);
     break;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

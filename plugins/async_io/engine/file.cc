@@ -66,7 +66,7 @@ void give_up_direct(Job* job) {
 // transferred directly. Then no page is written both directly and through the page cache, which
 // would leave one of the two stale; and if a process forks during a read, no page that the device
 // writes to holds other data.
-void choose_way(Job* job, uint64_t size) {
+void choose_io_mode(Job* job, uint64_t size) {
   const Request& request = job->request;
   const uint64_t page = page_size();
   const uint64_t end = request.offset + request.bytes;
@@ -117,7 +117,7 @@ Failure open_file(Job* job) {
     if (result != 0) return system_failure(Failure::Of::kResizing, errno);
     size = static_cast<uint64_t>(request.file_size);
   }
-  choose_way(job, size);
+  choose_io_mode(job, size);
   job->next = job->blocks_begin;
   return {};
 }

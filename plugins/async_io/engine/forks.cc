@@ -12,24 +12,24 @@ namespace async_io {
 // after, any other static object.
 struct HeldMutexes {
   std::mutex mutex;
-  HeldAtFork* first = nullptr;
+  ForkLock* first = nullptr;
   std::atomic<uint32_t> forks{0};
 
   void lock() {
     mutex.lock();
-    for (HeldAtFork* held = first; held != nullptr; held = held->next_) held->mutex_->lock();
+    for (ForkLock* held = first; held != nullptr; held = held->next_) held->mutex_->lock();
   }
   void unlock() {
-    for (HeldAtFork* held = first; held != nullptr; held = held->next_) held->mutex_->unlock();
+    for (ForkLock* held = first; held != nullptr; held = held->next_) held->mutex_->unlock();
     mutex.unlock();
   }
-  void add(HeldAtFork* held) {
+  void add(ForkLock* held) {
     std::lock_guard lock(mutex);
     held->next_ = first;
     if (first != nullptr) first->before_ = held;
     first = held;
   }
-  void remove(HeldAtFork* held) {
+  void remove(ForkLock* held) {
     std::lock_guard lock(mutex);
     (held->before_ != nullptr ? held->before_->next_ : first) = held->next_;
     if (held->next_ != nullptr) held->next_->before_ = held->before_;
@@ -57,14 +57,14 @@ uint32_t forks() {
   return held_mutexes.forks.load(std::memory_order_relaxed);
 }
 
-HeldAtFork::HeldAtFork(std::mutex* mutex) : mutex_(mutex) {
+ForkLock::ForkLock(std::mutex* mutex) : mutex_(mutex) {
   // The C library unregisters the handlers if this code is unloaded.
   static const int failed = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (failed != 0) throw std::bad_alloc();
   held_mutexes.add(this);
 }
 
-HeldAtFork::~HeldAtFork() {
+ForkLock::~ForkLock() {
   held_mutexes.remove(this);
 }
 

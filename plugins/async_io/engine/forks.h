@@ -15,18 +15,18 @@ uint32_t forks();
 // While this object lives, a fork waits for the mutex. The mutex must therefore be held only
 // briefly, for operations on memory, without waiting, calling foreign code or locking another such
 // mutex. Any thread.
-class HeldAtFork {
+class ForkLock {
  public:
-  explicit HeldAtFork(std::mutex* mutex);
-  ~HeldAtFork();
-  HeldAtFork(const HeldAtFork&) = delete;
-  HeldAtFork& operator=(const HeldAtFork&) = delete;
+  explicit ForkLock(std::mutex* mutex);
+  ~ForkLock();
+  ForkLock(const ForkLock&) = delete;
+  ForkLock& operator=(const ForkLock&) = delete;
 
  private:
   friend struct HeldMutexes;
   std::mutex* mutex_;
-  HeldAtFork* before_ = nullptr;
-  HeldAtFork* next_ = nullptr;
+  ForkLock* before_ = nullptr;
+  ForkLock* next_ = nullptr;
 };
 
 }  // namespace async_io

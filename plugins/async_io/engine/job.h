@@ -39,8 +39,8 @@ struct Job {
   uint64_t next = 0;       // blocks before this position have been given to threads
   uint32_t in_flight = 0;  // number of these blocks that have not ended
   Failure failure;
-  uint32_t waiters = 0;   // threads that wait for the job; the last one removes it
-  Job* behind = nullptr;  // next job in the queue
+  uint32_t waiters = 0;          // threads that wait for the job; the last one removes it
+  Job* next_in_queue = nullptr;  // next job in the queue
 };
 
 }  // namespace async_io

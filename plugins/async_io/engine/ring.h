@@ -23,7 +23,7 @@ struct Piece {
 };
 
 // The result of a piece.
-struct Ended {
+struct Completion {
   uint32_t slot;
   int64_t result;  // bytes transferred, or -errno
 };
@@ -40,7 +40,7 @@ class Ring {
 
   // Fills in pieces that have ended, at most `room`, and returns their number. `wait`: waits for at
   // least one of those in flight.
-  virtual uint32_t reap(Ended* ended, uint32_t room, bool wait) = 0;
+  virtual uint32_t reap(Completion* ended, uint32_t room, bool wait) = 0;
 
   // Called in a forked child before the destructor, because the kernel's queue belongs to the
   // parent.

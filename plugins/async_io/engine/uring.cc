@@ -84,7 +84,7 @@ class Uring : public Ring {
     return count - left;
   }
 
-  uint32_t reap(Ended* ended, uint32_t room, bool wait) override {
+  uint32_t reap(Completion* ended, uint32_t room, bool wait) override {
     uint32_t head = *result_head_;
     uint32_t tail = __atomic_load_n(result_tail_, __ATOMIC_ACQUIRE);
     while (head == tail && wait) {

@@ -36,7 +36,7 @@ class Worker {
   std::vector<uint32_t> free_;    // slots without a piece; free_count_ of them
   std::vector<uint32_t> taken_;   // slots that this round has filled; taken_count_ of them
   std::vector<uint32_t> ringed_;  // those of taken_ that are for the ring
-  std::vector<Ended> ended_;
+  std::vector<Completion> ended_;
   uint32_t free_count_;
   uint32_t taken_count_ = 0;
   uint32_t in_flight_ = 0;  // number of pieces in the ring

@@ -21,9 +21,9 @@ inline constexpr float kLog2E = 1.44269504f;
 template <class T>
 struct Row {
   const T* logits;
-  T* gradient;  // null: not wanted
-  float* loss;  // null: not wanted
-  bool counts;  // the target is a class; rows with other targets are not read
+  T* gradient;            // null: not wanted
+  float* loss;            // null: not wanted
+  bool has_valid_target;  // the target is a class; rows with other targets are not read
   float scale;  // scale of the gradient; if the row does not count, the value of all its results
   int64_t at;   // the target; 0 if the row does not count
 
@@ -36,8 +36,8 @@ struct Row {
     loss = p.loss ? static_cast<float*>(p.loss) + offset[3] : nullptr;
     at = p.target_at(offset[1]);
     const bool is_ignored = at == p.ignore_index;
-    counts = !is_ignored && at >= 0 && at < p.length;
-    if (counts) {
+    has_valid_target = !is_ignored && at >= 0 && at < p.length;
+    if (has_valid_target) {
       scale = p.scale ? static_cast<const float*>(p.scale)[offset[2]] : 1.0f;
     } else {
       scale = is_ignored ? 0.0f : infinity() - infinity();
@@ -65,7 +65,7 @@ struct Powers {
 
 // This thread's part of a row: its largest logit and, if rows are not held, the sum of its powers.
 // The thread that has the target's logit writes the loss, and overwrites the target's gradient.
-struct Mine {
+struct ThreadState {
   float most = -infinity(), sum = 0.0f;
   bool has_target = false;
 
@@ -85,15 +85,16 @@ struct CrossEntropy {
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
     const Row<T> row(p, team);
     team.take(row.logits, p.length);
-    auto tile = team.load(row.logits, from_float<T>(-infinity()), row.counts ? p.length : 0);
-    Mine mine;
+    auto tile =
+        team.load(row.logits, from_float<T>(-infinity()), row.has_valid_target ? p.length : 0);
+    ThreadState state;
     const Partial in_warp = [&] {
       if constexpr (Team::kHolds)
-        return held<T>(team, row, tile, &mine);
+        return held<T>(team, row, tile, &state);
       else
-        return streamed<T>(team, row, tile, &mine);
+        return streamed<T>(team, row, tile, &state);
     }();
-    const float target = mine.has_target ? to_float(row.logits[row.at]) : 0.0f;
+    const float target = state.has_target ? to_float(row.logits[row.at]) : 0.0f;
     const Partial all = team.template team_reduce<0>(in_warp, AddPowers{});
     const Powers<T> power(base_of(all.a));
 
@@ -118,10 +119,10 @@ struct CrossEntropy {
       const float mean = fma(below, p.share, of_sum);
       loss = fma(p.smoothing, mean, (1.0f - p.smoothing) * loss);
     }
-    if (mine.has_target && row.loss) *row.loss = row.counts ? loss : row.scale;
+    if (state.has_target && row.loss) *row.loss = row.has_valid_target ? loss : row.scale;
     if (!row.gradient) return;
-    const float factor = row.counts ? row.scale / all.b * power.rest : 0.0f;
-    const float offset = row.counts ? -p.smoothing * p.share * row.scale : row.scale;
+    const float factor = row.has_valid_target ? row.scale / all.b * power.rest : 0.0f;
+    const float offset = row.has_valid_target ? -p.smoothing * p.share * row.scale : row.scale;
     team.map(
         row.gradient,
         [&](auto, bool, auto& x) {
@@ -132,7 +133,7 @@ struct CrossEntropy {
           from_floats(value, &x);
         },
         tile);
-    if (mine.has_target && row.counts) {
+    if (state.has_target && row.has_valid_target) {
       const float others = fma(power(target), factor, offset);
       row.gradient[row.at] = from_float<T>(others - (1.0f - p.smoothing) * row.scale);
     }
@@ -141,23 +142,23 @@ struct CrossEntropy {
  private:
   // Returns the largest logit and the sum of powers of the threads that exchange registers.
   template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Partial held(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+  static OPDOCK_DEVICE Partial held(Team& team, const Row<T>& row, Tile& tile, ThreadState* state) {
     Packed<T> packed;
     fill_piece(from_float<T>(-infinity()), &packed);
     team.each(
         [&](auto column, bool here, auto& x) {
           if constexpr (piece_size<decltype(x)> == 1)
-            mine->most = max(mine->most, to_float(x.value));
+            state->most = max(state->most, to_float(x.value));
           else
             packed = max_packed(packed, x);
-          mine->find(row.at, column, here, piece_size<decltype(x)>);
+          state->find(row.at, column, here, piece_size<decltype(x)>);
         },
         tile);
     float most[vector_size<T>];
     to_floats(packed, most);
     OPDOCK_UNROLL
-    for (const float one : most) mine->most = max(mine->most, one);
-    const float in_warp = team.template warp_reduce<Max>(mine->most);
+    for (const float one : most) state->most = max(state->most, one);
+    const float in_warp = team.template warp_reduce<Max>(state->most);
 
     const Powers<T> power(base_of(in_warp));
     float sum = 0.0f;
@@ -174,25 +175,26 @@ struct CrossEntropy {
 
   // Returns the same for rows that every pass must read again, and therefore in a single pass.
   template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Partial streamed(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+  static OPDOCK_DEVICE Partial streamed(Team& team, const Row<T>& row, Tile& tile,
+                                        ThreadState* state) {
     team.each(
         [&](auto column, bool here, auto& x) {
           float value[piece_size<decltype(x)>];
           to_floats(x, value);
-          float most = mine->most;
+          float most = state->most;
           OPDOCK_UNROLL
           for (const float v : value) most = max(most, v);
           const float base = base_of(most);
-          if (most > mine->most) mine->sum *= exp(mine->most - base);
-          mine->most = most;
+          if (most > state->most) state->sum *= exp(state->most - base);
+          state->most = most;
           OPDOCK_UNROLL
           for (const float v : value)
-            mine->sum += sizeof(T) == 2 ? exp2((v - base) * kLog2E) : exp(v - base);
-          mine->find(row.at, column, here, piece_size<decltype(x)>);
+            state->sum += sizeof(T) == 2 ? exp2((v - base) * kLog2E) : exp(v - base);
+          state->find(row.at, column, here, piece_size<decltype(x)>);
         },
         tile);
-    const float in_warp = team.template warp_reduce<Max>(mine->most);
-    const float sum = AddPowers{}.moved({mine->most, mine->sum}, in_warp);
+    const float in_warp = team.template warp_reduce<Max>(state->most);
+    const float sum = AddPowers{}.moved({state->most, state->sum}, in_warp);
     return {in_warp, team.template warp_reduce<Sum>(sum)};
   }
 };

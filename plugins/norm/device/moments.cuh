@@ -24,7 +24,7 @@ OPDOCK_DEVICE T first_of(int centred, const Team& team, const T* row) {
 // no elements; for rms norms returns 0. first: the row's first element. Uses the team's reduction
 // 0.
 template <class T, class Params, class Team, class Tile>
-OPDOCK_DEVICE float shift_of(const Params& p, Team& team, Tile& tile, T first) {
+OPDOCK_DEVICE float approximate_mean(const Params& p, Team& team, Tile& tile, T first) {
   if (!p.centred) return 0.0f;
   if constexpr (sizeof(T) == sizeof(float)) {
     float sum = 0.0f;

@@ -54,7 +54,7 @@ struct Norm {
         team.map(row.sum, Add(), tile, residual);
       tile = team.reload(tile, row.sum);
     }
-    const float shift = shift_of(p, team, tile, first);
+    const float shift = approximate_mean(p, team, tile, first);
     Partial partial = {};
     team.each(
         [&](int64_t, bool, const auto& x) {

@@ -26,7 +26,7 @@ struct Backward {
     const T first = first_of(p.centred, team, row);
     auto x = team.load(row, T{});
     auto grad = team.load(grads, T{});
-    const float shift = shift_of(p, team, x, first);
+    const float shift = approximate_mean(p, team, x, first);
 
     // Sums of the deviations from shift and of their squares; of g, and of g times the deviations.
     Partial of_x = {}, of_grad = {};

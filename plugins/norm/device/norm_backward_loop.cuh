@@ -87,7 +87,7 @@ class RowLoop {
       if constexpr (Clusters) {
         write(stage, gather_cluster(part.shift), part);
       } else {
-        meet();
+        sync_team();
         if (here) write(stage, gather(i & 1, part.shift), part);
       }
       fetch_more(i + Stages, stage);
@@ -221,7 +221,7 @@ class RowLoop {
   // Returns a number near the mean of the warp's elements; for rms norms, 0. For 32-bit elements it
   // is the mean of at least a quarter of them, about which the sum of squares is less than four
   // times the sum about the mean.
-  OPDOCK_DEVICE float shift_of(const float (&first)[kSize]) const {
+  OPDOCK_DEVICE float approximate_mean(const float (&first)[kSize]) const {
     if constexpr (sizeof(T) != sizeof(float)) {
       const float any = shuffle(first[0], 0);
       return p_.centred ? any : 0.0f;
@@ -246,7 +246,7 @@ class RowLoop {
       to_floats(x[k], part.deviation[k]);
       to_floats(grad[k], part.grad[k]);
     }
-    part.shift = shift_of(part.deviation[0]);
+    part.shift = approximate_mean(part.deviation[0]);
     OPDOCK_UNROLL
     for (auto& vector : part.deviation) {
       OPDOCK_UNROLL
@@ -278,7 +278,8 @@ class RowLoop {
     }
     const float sum = warp_reduce4(sums, lane_);
     if constexpr (Clusters)
-      give({shuffle(sum, 0), shuffle(sum, 1), shuffle(sum, 2), shuffle(sum, 3)}, part.shift);
+      send_to_cluster({shuffle(sum, 0), shuffle(sum, 1), shuffle(sum, 2), shuffle(sum, 3)},
+                      part.shift);
     else if (lane_ < 5)
       sums_of(buffer, warp_ - before_)[lane_] = lane_ < 4 ? sum : part.shift;
     return part;
@@ -286,7 +287,7 @@ class RowLoop {
 
   // Sends the cluster's warps the mean (0 for rms norms) and the sums about it. These are four
   // numbers, because the number from which the deviations were taken is not needed.
-  OPDOCK_DEVICE void give(const float (&sums)[4], float shift) const {
+  OPDOCK_DEVICE void send_to_cluster(const float (&sums)[4], float shift) const {
     const float left = p_.centred ? sums[0] * warp_share_ : 0.0f;
     Packed<float> all;
     all.set(0, shift + left);
@@ -297,7 +298,7 @@ class RowLoop {
   }
 
   // Waits until the sums of all warps that share a row are there.
-  OPDOCK_DEVICE void meet() const {
+  OPDOCK_DEVICE void sync_team() const {
     if (p_.team_warps > 1)
       block_barrier();
     else

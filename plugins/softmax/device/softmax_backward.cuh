@@ -26,8 +26,8 @@ struct Backward {
     p.rows.locate<Team::kPlain>(team.row(), offset);
     const T* const grads = static_cast<const T*>(p.grad) + offset[0];
     const T* const results = static_cast<const T*>(p.result) + offset[1];
-    const bool is_spread = Any && p.spread;
-    team.take(is_spread ? results : grads, p.length);
+    const bool is_broadcast = Any && p.is_broadcast;
+    team.take(is_broadcast ? results : grads, p.length);
     int64_t open = p.length;
     if (Any && p.causal) open += query_of(team.row(), p.queries) + 1 - p.queries;
     const auto load = [&](const T* row, T fill) {
@@ -37,7 +37,7 @@ struct Backward {
         return team.load(row, fill);
     };
     // For a spread gradient, load() reads nothing and fills the whole row with its one element.
-    auto grad = is_spread ? team.load(grads, team.first(grads), 0) : load(grads, T{});
+    auto grad = is_broadcast ? team.load(grads, team.first(grads), 0) : load(grads, T{});
     const auto result = load(results, p.log ? from_float<T>(-infinity()) : T{});
 
     // The sum of grad * result, or for log_softmax of grad.
@@ -49,7 +49,7 @@ struct Backward {
           to_floats(y, value);
           OPDOCK_UNROLL
           for (int j = 0; j < piece_size<decltype(g)>; ++j)
-            sum = fma(slope[j], p.log ? taking_part(value[j]) : value[j], sum);
+            sum = fma(slope[j], p.log ? unmasked(value[j]) : value[j], sum);
         },
         grad, result);
     const float all =
@@ -64,7 +64,7 @@ struct Backward {
           OPDOCK_UNROLL
           for (int j = 0; j < piece_size<decltype(g)>; ++j) {
             if (p.log)
-              slope[j] = taking_part(value[j]) == 0.0f ? 0.0f : fma(-exp(value[j]), all, slope[j]);
+              slope[j] = unmasked(value[j]) == 0.0f ? 0.0f : fma(-exp(value[j]), all, slope[j]);
             else
               slope[j] = fma(value[j], slope[j], -value[j] * all);
             slope[j] *= p.scale;
@@ -76,7 +76,7 @@ struct Backward {
 
  private:
   // Returns 0 for masked elements, whose logarithm is -inf, and 1 for others.
-  static OPDOCK_DEVICE float taking_part(float logarithm) {
+  static OPDOCK_DEVICE float unmasked(float logarithm) {
     return logarithm == -infinity() ? 0.0f : 1.0f;
   }
 };

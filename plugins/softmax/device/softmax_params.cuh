@@ -39,8 +39,8 @@ struct BackwardParams {
   long long queries;   // causal: row r is query r % queries
   float scale;
   int causal;
-  int log;     // whether this is log_softmax's gradient
-  int spread;  // a row of grad is one element, which applies to the whole row
+  int log;           // whether this is log_softmax's gradient
+  int is_broadcast;  // a row of grad is one element, which applies to the whole row
   opdock::RowShape shape;
   opdock::Rows<3> rows;  // grad, result, out
 };
