@@ -89,7 +89,7 @@ std::optional<std::string> Stamps::to_memo(std::string_view value) const {
     texts.push_back(stamp);
   }
   std::string text = pack_texts(texts);
-  if (!open(folder_, text)) return std::nullopt;
+  if (!from_memo(folder_, text)) return std::nullopt;
   return text;
 }
 
