@@ -84,8 +84,8 @@ inline constexpr opdock::RowKernels kNarrowRmsNorm = {1, kNarrowRmsRows, kNorm.n
                                                       kNorm.block_rows, kNorm.long_rows};
 inline constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
                                                    kNorm.block_rows, kNorm.long_rows};
-inline constexpr opdock::RowKernels kOddNorm = {1, opdock::kMisalignedRows, kNorm.narrow_rows,
-                                                kNorm.block_rows, kNorm.long_rows};
+inline constexpr opdock::RowKernels kMisalignedNorm = {
+    1, opdock::kMisalignedRows, kNorm.narrow_rows, kNorm.block_rows, kNorm.long_rows};
 
 inline constexpr opdock::RowKernels kAddNorm = {
     2, opdock::kHeavyRows,
@@ -118,7 +118,7 @@ inline void launch_norm(const Call& call, const NormTask& of, Params* params) {
   if (of.input_bias) return is_narrow ? launch(kNarrowAddBiasNorm) : launch(kAddBiasNorm);
   if (of.residual) return is_narrow ? launch(kNarrowAddNorm) : launch(kAddNorm);
   if (!is_narrow) return of.centred ? launch(kNorm) : launch(kRmsNorm);
-  if (fit != opdock::RowFit::kPlain) return launch(kOddNorm);
+  if (fit != opdock::RowFit::kPlain) return launch(kMisalignedNorm);
   of.centred ? launch(kNarrowNorm) : launch(kNarrowRmsNorm);
 }
 

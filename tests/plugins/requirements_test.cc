@@ -89,7 +89,7 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
     }
     for (size_t i = 0; i < example.invalid_args.size(); ++i) {
       const Result refused = op.plan(example.invalid_args[i]);
-      EXPECT_NE(refused.status, OPDOCK_OK) << "spoilt call " << i;
+      EXPECT_NE(refused.status, OPDOCK_OK) << "invalid call " << i;
       EXPECT_NE(refused.text.find("argument '"), std::string::npos) << refused.text;
     }
   }

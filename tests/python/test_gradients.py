@@ -137,13 +137,13 @@ def test_parameters_may_share_a_gradient():
 
 
 def test_one_wrong_element_is_found():
-    def spoilt(grad, other, factor):
+    def broken(grad, other, factor):
         found = grad * other * factor
         found[2, 1] *= 1 + 1e-4
         return found
 
     with pytest.raises(AssertionError, match=r"'x': 1 of 12 elements differ; at \(2, 1\)"):
-        check([OF_X], X, Y, helpers={"product_backward": Function(spoilt)})
+        check([OF_X], X, Y, helpers={"product_backward": Function(broken)})
     for wrong in (np.nan, np.inf):
         bad = Function(lambda grad, other, factor, wrong=wrong: grad * wrong)
         bad._params.pop()
