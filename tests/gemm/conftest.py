@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-import pairwise  # noqa: E402
+import pairwise
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 torch.set_num_threads(1)  # the oracles are small
