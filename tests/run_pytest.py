@@ -36,6 +36,8 @@ class CpuTime:
 name, arguments = sys.argv[1], sys.argv[2:]
 # JAX would take three quarters of the GPU's memory, which other tests of the process need.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Plugins of pytest that happen to be installed take a second to import, in each process.
+os.environ.setdefault("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 results = os.environ.get("OPDOCK_TEST_RESULTS")
 if results:
     arguments += [f"--junitxml={results}/{name}.xml"]
