@@ -15,7 +15,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from programs import Programs  # noqa: E402 (the line above says where it is)
+import pairwise  # noqa: E402 (the line above says where it is)
+from programs import Programs  # noqa: E402
 
 from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
@@ -25,6 +26,11 @@ has_deepspeed = spec is not None and spec.origin is not None
 needs_deepspeed = pytest.mark.skipif(
     not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-nodeps.txt)"
 )
+
+
+def pytest_collection_modifyitems(items):
+    taken = pairwise.chosen(items)
+    items[:] = [item for item in items if item in taken]
 
 
 def devices():

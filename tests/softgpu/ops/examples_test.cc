@@ -124,9 +124,18 @@ std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Ex
   return found;
 }
 
+#ifdef __has_feature
+constexpr bool kSanitized = __has_feature(address_sanitizer);
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
-  if (is_amd(GetParam()) && !std::getenv("OPDOCK_TEST_NIGHTLY")) {
-    GTEST_SKIP() << "for ./dev test --nightly: the grid for gfx90a runs these kernels too";
+  if (!kSanitized && !std::getenv("OPDOCK_TEST_NIGHTLY")) {
+    GTEST_SKIP() << "for ./dev test --nightly, and for builds with a sanitizer: the grids run "
+                    "these kernels too";
   }
   gpu_child(GetParam(), json::object(), [] {
     const std::string backend = is_amd(GetParam()) ? "rocm" : "cuda";

@@ -3,6 +3,9 @@
 need was made ready when the plugin was loaded for the device."""
 
 import pytest
+from conftest import BUILD
+
+import opdock
 
 CAPTURE = """
     import types
@@ -44,6 +47,10 @@ INTEGERS = {"weight": "q * scale[:, None]", "call": "q_there, weight_scale=scale
 @pytest.mark.parametrize("what", [FLOATS, INTEGERS], ids=["floats", "int8"])
 @pytest.mark.parametrize("rows", [1, 40])
 def test_the_first_call_may_be_captured(soft, arch, what, rows):
+    if arch.startswith("gfx") and what is INTEGERS:
+        packed = opdock.inspect(str(BUILD / "plugins" / "linear.so"))["hip_archs"]
+        if not packed:
+            pytest.skip("linear is packed for gfx90a by ./dev test --nightly alone")
     done = soft(
         CAPTURE.format(rows=rows, **what),
         gpus=[{"arch": arch}],
