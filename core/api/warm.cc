@@ -75,8 +75,8 @@ std::vector<Target> visible_targets(const MachineFacts& machine) {
   return targets;
 }
 
-// Parses a list in the grammar of docs/architectures.md, with both kinds of GPU in one list:
-// "8.0;9.0a gfx90a". Throws Error, also for an architecture that no compiler here knows.
+// Parses a list in the grammar of docs/reference/architectures.md, with both kinds of GPU in one
+// list: "8.0;9.0a gfx90a". Throws Error, also for an architecture that no compiler here knows.
 std::vector<Target> listed_targets(const std::string& list, const MachineFacts& machine) {
   std::vector<Target> targets;
   const auto add = [&](Backend backend, const std::string& arch) {

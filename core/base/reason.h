@@ -23,7 +23,7 @@ enum class Severity { kNotice, kUndecided, kReject };
 struct CodeInfo {
   Code code;
   std::string_view name;   // "abi-major"
-  std::string_view stage;  // "file", "note", "abi", "system", "device", … (docs/verdicts.md)
+  std::string_view stage;  // "file", "note", "abi", … (docs/reference/verdicts.md)
   Severity severity;
   std::string_view meaning;
   std::string_view cause;

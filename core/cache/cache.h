@@ -1,5 +1,5 @@
 // The cache of compiled and built results: content-addressed, shared by processes, ranks and
-// machines. docs/cache.md has the layout on disk.
+// machines. docs/reference/cache.md has the layout on disk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

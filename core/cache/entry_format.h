@@ -1,4 +1,4 @@
-// Encodes and decodes the bytes of an entry file. docs/cache.md has the format.
+// Encodes and decodes the bytes of an entry file. docs/reference/cache.md has the format.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

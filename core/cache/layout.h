@@ -10,8 +10,8 @@
 
 namespace opdock::cache {
 
-// Paths below <root>/v1/; docs/cache.md draws the tree. A later layout gets a folder of its own,
-// v2, and neither touches the other's.
+// Paths below <root>/v1/; docs/reference/cache.md draws the tree. A later layout gets a folder of
+// its own, v2, and neither touches the other's.
 struct Layout {
   std::string root;
   // The root for memos if `root` cannot be written; else empty.

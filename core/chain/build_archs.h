@@ -17,9 +17,9 @@ struct ArchSettings {
 };
 
 // Replaces options->cuda_archs and hip_archs, which hold the command line's lists (or nothing), by
-// the lists to request. The order of docs/architectures.md decides, and only the devices that the
-// plugin's ops have count. No compiler is started, so a machine without one comes to the same
-// request. If nothing decides, `ahead_of_time` requests the compiler's default and a first use
+// the lists to request. The order of docs/reference/architectures.md decides, and only the devices
+// that the plugin's ops have count. No compiler is started, so a machine without one comes to the
+// same request. If nothing decides, `ahead_of_time` requests the compiler's default and a first use
 // requests no images. Sets the lists' origins and gpu_archs and, ahead of time, must_run_here if
 // GPUs of this machine decide. Returns false and a reason for a list that cannot be read or used.
 // Notices (arch-uncovered) are appended to `reasons` too.

@@ -1,6 +1,6 @@
 // The chain that finds code for an op: a binary plugin, a run-time compiled device part, a build
 // from source, the reference. Steps are tried in this order until one serves, and each records its
-// reasons. docs/build-on-demand.md describes the chain for users.
+// reasons. docs/concepts/build-on-demand.md describes the chain for users.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Building blocks of the JSON reports; docs/verdicts.md describes their members.
+// Building blocks of the JSON reports; docs/reference/verdicts.md describes their members.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -85,7 +85,7 @@ struct BuildCommand {
   bool all = false;         // every source plugin that is found
   bool jit = false;         // compile what plugins carry as device source instead
   std::string plugin_path;  // where `all` and `jit` look instead of the default places
-  std::string cuda_archs;   // a list (docs/architectures.md); empty: what `load` would ask for
+  std::string cuda_archs;   // docs/reference/architectures.md; empty: what `load` would ask for
   std::string hip_archs;
   bool debug = false;
   bool retry = false;
@@ -116,8 +116,8 @@ struct AuthorCommand {
   // perhaps none.
   bool tune = false;
   bool forget = false;
-  // For `test`: "soft" runs only on software GPUs (docs/testing-kernels.md); else on the devices
-  // here.
+  // For `test`: "soft" runs only on software GPUs (docs/guide/testing-kernels.md); else on the
+  // devices here.
   std::string device;
   std::string arch;  // architecture of one software GPU: "sm_90", "gfx90a"; empty: one of each kind
   int warp = 0;      // only software GPUs with warps of this width; 0: all

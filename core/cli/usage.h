@@ -6,7 +6,7 @@
 
 namespace opdock::cli {
 
-// Exit statuses of every subcommand; docs/command.md and the manual have them as a table.
+// Exit statuses of every subcommand; docs/reference/command.md and the manual have them as a table.
 constexpr int kGood = 0;
 constexpr int kExitUnusable = 1;   // the subject of the command cannot be used
 constexpr int kBadUsage = 2;       // the command line, a variable or a setting is invalid

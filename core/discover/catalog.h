@@ -81,8 +81,8 @@ struct SearchOptions {
   SearchEnvironment environment;
 };
 
-// Walks the search places (docs/concepts.md has their order), judges each file for the given
-// machine, and returns the catalogue. Loads nothing. Reads files in several threads.
+// Walks the search places (docs/concepts/concepts.md has their order), judges each file for the
+// given machine, and returns the catalogue. Loads nothing. Reads files in several threads.
 std::shared_ptr<const Catalog> discover(const SearchOptions& options, const MachineFacts& machine);
 
 // Judges one file by its explicit path. The explicit path is consent, so there is no trust check.

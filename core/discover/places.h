@@ -17,8 +17,8 @@ struct Place {
   bool must_exist = false;  // its absence is reported
 };
 
-// Returns the places that docs/concepts.md lists, in its order. Accesses no files but those of this
-// library's installation.
+// Returns the places that docs/concepts/concepts.md lists, in its order. Accesses no files but
+// those of this library's installation.
 std::vector<Place> search_places(const SearchOptions& options);
 
 // Splits a colon-separated list and drops empty entries.

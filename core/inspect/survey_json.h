@@ -1,4 +1,5 @@
-// Converts surveys and their requests to and from JSON: docs/inspect.md describes the members.
+// Converts surveys and their requests to and from JSON: docs/reference/inspect.md describes the
+// members.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// The Opdock note, in which a plugin describes itself (docs/note.md has the format).
+// The Opdock note, in which a plugin describes itself (docs/reference/note.md has the format).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -11,7 +11,7 @@
 namespace opdock::pack {
 
 struct ArchLists {
-  std::string cuda;  // docs/architectures.md; empty: the compiler's default
+  std::string cuda;  // docs/reference/architectures.md; empty: the compiler's default
   std::string gpu;   // the part of `cuda` that GPUs here asked for (core/arch/choose.h)
   std::string hip;
   int least_cuda = 0;  // the plugin's least architecture

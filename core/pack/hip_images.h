@@ -11,7 +11,7 @@
 namespace opdock::pack {
 
 struct HipOptions {
-  std::string archs;     // docs/architectures.md; empty: no code objects
+  std::string archs;     // docs/reference/architectures.md; empty: no code objects
   bool none = false;     // no code objects, whatever `archs` says
   bool require = false;  // if there is no hipRTC, an error instead of a notice
   std::string worker;    // opdock-compile's path; empty: the installed one

@@ -1,5 +1,5 @@
-// Gradients of an op, declared as calls of another op of the same plugin. docs/abi.md has the
-// grammar.
+// Gradients of an op, declared as calls of another op of the same plugin. docs/reference/abi.md has
+// the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// An op's schema: what it takes and what it returns. docs/abi.md has the grammar, a subset of
-// PyTorch's.
+// An op's schema: what it takes and what it returns. docs/reference/abi.md has the grammar, a
+// subset of PyTorch's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

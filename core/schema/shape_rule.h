@@ -1,6 +1,6 @@
 // Shape rules give the dtype and shape of the fresh tensors in an op's results, as expressions over
 // its arguments. They need no plugin code, so that symbolic shapes can be put through them.
-// docs/abi.md has the grammar.
+// docs/reference/abi.md has the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -85,13 +85,14 @@ class Sum:
 
 def more_roundings(device):
     """Returns how often sums are rounded to the dtype before the last time: a library's results on
-    a GPU are, because a second kernel may read them (docs/gemm.md)."""
+    a GPU are, because a second kernel may read them (docs/concepts/gemm.md)."""
     return 0 if device == "cpu" else 1
 
 
 def early_dtype(device, dtype):
     """Returns the dtype to which a library on a GPU may round a product before it adds the bias: if
-    none of its kernels for the shape adds a bias, it runs a second kernel (docs/gemm.md)."""
+    none of its kernels for the shape adds a bias, a second kernel does so
+    (docs/concepts/gemm.md)."""
     return None if device == "cpu" else dtype
 
 

@@ -58,7 +58,7 @@ def check_found(device, found, x, q, scale, bias, residual, activation, transpos
     try:
         wanted(x, w, bias, residual, activation).check(found, x.dtype)
     except AssertionError:
-        # On a GPU the weight may have been copied in these cases (docs/gemm.md).
+        # On a GPU the weight may have been copied in these cases (docs/concepts/gemm.md).
         if device == "cpu" or not q.is_contiguous() or (transposed and rows <= 32):
             raise
         w = w.to(x.dtype).double()
@@ -197,7 +197,7 @@ def test_in_the_other_ops(device, dtype, op, rows):
     try:
         torch.testing.assert_close(found.double(), oracle(*weights), rtol=tolerance, atol=tolerance)
     except AssertionError:
-        # On a GPU the weights may have been copied in these cases (docs/gemm.md).
+        # On a GPU the weights may have been copied in these cases (docs/concepts/gemm.md).
         if device == "cpu" or rows <= 32:
             raise
         copies = (w.to(dtype).double() for w in weights)

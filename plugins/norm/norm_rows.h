@@ -74,7 +74,7 @@ inline constexpr opdock::RowKernels kNorm = {
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", opdock::RowTypes)};
 // rms_norm reduces a row once: giving each thread more of the row is faster (on an H100,
-// docs/performance.md).
+// docs/concepts/performance.md).
 inline constexpr opdock::RowStrategy kRmsRows[] = {{2, 256}, {8, 0}};
 inline constexpr opdock::RowKernels kRmsNorm = {1, kRmsRows, kNorm.narrow_rows, kNorm.block_rows,
                                                 kNorm.long_rows};

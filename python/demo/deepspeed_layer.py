@@ -2,8 +2,8 @@
 """The demo's chapter on DeepSpeed: a transformer layer on the functions that its builder loads.
 
 DeepSpeed itself is not needed: the builder and its functions are Opdock's, with DeepSpeed's names
-and arguments (docs/deepspeed.md). The layer has the size of one of GPT-2 small, random weights and
-a cache of keys and values.
+and arguments (docs/reference/deepspeed.md). The layer has the size of one of GPT-2 small,
+random weights and a cache of keys and values.
 """
 
 import subprocess

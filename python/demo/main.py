@@ -30,7 +30,7 @@ SENTENCES = [
     "It will rain in the mountains tomorrow afternoon, with snow above two thousand metres.",
     "The weather forecast promises a storm.",
 ]
-PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))[:6]
+PAGES = sorted((Path(__file__).resolve().parents[2] / "docs/reference").glob("*.md"))[:6]
 WARM_UP = 3
 SECONDS = 3  # no further run begins after so many seconds, once there are ten
 BAR = 1e-5  # largest allowed difference of an embedding's element, in fp32
@@ -117,7 +117,7 @@ def run_model():
     pages = [" ".join(page.read_text().split()[:MAX_TOKENS]) for page in PAGES]
     batches = {
         f"{len(SENTENCES)} sentences": (SENTENCES, 100),
-        f"{len(pages)} pages of docs/, {MAX_TOKENS} tokens each": (pages, 12),
+        f"{len(pages)} pages of docs/reference/, {MAX_TOKENS} tokens each": (pages, 12),
     }
     difference = max(
         (with_plugins(texts).double() - encoder(texts).double()).abs().max().item()
@@ -161,9 +161,9 @@ def main():
 ./dev opdock explain softmax                     which plugin would serve an op, and why
 ./dev opdock doctor                              what this machine has, and what is missing
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
-docs/write-a-plugin.md                           your own op in ten minutes
-docs/build-on-demand.md                          what happens where no plugin fits
-docs/deepspeed.md                                an unmodified DeepSpeed on Opdock's plugins""")
+docs/guide/write-a-plugin.md                     your own op in ten minutes
+docs/concepts/build-on-demand.md                 what happens where no plugin fits
+docs/reference/deepspeed.md                      an unmodified DeepSpeed on Opdock's plugins""")
     if not difference <= BAR:
         sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
     if not error <= bar:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports about plugins and this machine, as plain dicts; docs/verdicts.md lists their members."""
+"""Reports about plugins and this machine, as plain dicts.
+
+docs/reference/verdicts.md lists their members.
+"""
 
 import os
 import sys
@@ -35,8 +38,8 @@ def inspect(
 
     what: a path, or the name of an installed package; None means every package that this
     interpreter would import. gpu: "sm_100", "gfx90a", or a list of them; driver: "570"; glibc:
-    "2.28"; …: these describe another machine to judge for (docs/inspect.md). with_: names of
-    installed packages to treat as imported earlier, such as ["torch"].
+    "2.28"; …: these describe another machine to judge for (docs/reference/inspect.md). with_: names
+    of installed packages to treat as imported earlier, such as ["torch"].
 
     For one shared object, plugin or not, returns its ELF facts, GPU images, note and verdict. For a
     wheel, a folder, a virtual environment or a package, returns {"machine", "packages", "skipped",
@@ -77,7 +80,7 @@ def inspect(
 
 def inspect_diff(a, b):
     """Returns the differences of two native files, such as two builds of a library
-    (docs/inspect.md).
+    (docs/reference/inspect.md).
 
     Raises NotFoundError if there is no such file.
     """

@@ -7,7 +7,7 @@ or import the fixtures into a conftest.py. Needs pytest and torch.
 
 Tests hold CPU torch tensors and call ops through `on(device, op)`, which copies the arguments to
 the device and the results back. It uses torch if torch has the device, and else, as on the software
-GPU (docs/testing-kernels.md), the driver library.
+GPU (docs/guide/testing-kernels.md), the driver library.
 """
 
 import importlib.util

@@ -1,6 +1,6 @@
 // Compares the layout of every public struct with the recorded one, because a changed layout is a
 // changed ABI. When the ABI is extended on purpose, append the new lines to layout.txt; changing an
-// existing line needs a new major version (docs/abi.md).
+// existing line needs a new major version (docs/reference/abi.md).
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

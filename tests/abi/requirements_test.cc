@@ -1,5 +1,5 @@
-// Checks that docs/abi.md explains every numbered requirement of plugin.h and names a test that
-// exists.
+// Checks that docs/reference/abi.md explains every numbered requirement of plugin.h and names a
+// test that exists.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(Requirements, EachIsExplainedAndHasATest) {
   const std::filesystem::path root = ABI_ROOT;
   const std::set<std::string> stated = numbers(read(root / "core/include/opdock/plugin.h"));
   EXPECT_GE(stated.size(), 10u);
-  const std::string doc = read(root / "docs/abi.md");
+  const std::string doc = read(root / "docs/reference/abi.md");
   // Form of an entry: - **OPDOCK-P-1**: what. If broken: what follows. Test: `Suite.Test`
   static const std::regex row(
       "\\*\\*(OPDOCK-[PH]-[0-9]+)\\*\\*:[^*]+If broken:[^*]+Test: `(\\w+)\\.(\\w+)`");
@@ -42,14 +42,14 @@ TEST(Requirements, EachIsExplainedAndHasATest) {
     if (entry.path().extension() == ".cc") tests += read(entry.path());
   }
   for (const std::string& number : stated) {
-    ASSERT_TRUE(rows.count(number)) << number << " is not in docs/abi.md";
+    ASSERT_TRUE(rows.count(number)) << number << " is not in docs/reference/abi.md";
     const auto& [suite, name] = rows[number];
     const std::regex test("TEST(_F|_P)?\\(" + suite + ", " + name + "\\)");
     EXPECT_TRUE(std::regex_search(tests, test)) << number << ": no test " << suite << "." << name;
   }
   for (const auto& [number, test] : rows) {
     EXPECT_TRUE(stated.count(number))
-        << number << " is in docs/abi.md, and plugin.h has no such one";
+        << number << " is in docs/reference/abi.md, and plugin.h has no such one";
   }
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/write-a-plugin.md and docs/build-on-demand.md: their commands do what they say, in order."""
+"""Runs the commands of docs/guide/write-a-plugin.md and docs/concepts/build-on-demand.md in order,
+and compares what they do with what the pages say."""
 
 import os
 import re
@@ -9,7 +10,7 @@ import sys
 import pytest
 from conftest import BUILD, SOURCE, needs_private_build, run, run_well
 
-TEXT = (SOURCE / "docs" / "write-a-plugin.md").read_text()
+TEXT = (SOURCE / "docs" / "guide" / "write-a-plugin.md").read_text()
 
 
 def chapter(title):
@@ -73,7 +74,7 @@ def test_what_a_build_needs_is_read_as_shown(opdock, tmp_path):
     assert set(known) == {line.split(" ")[0].split(".")[0] for line in block.splitlines()[1:]}
 
 
-VOCABULARY = (SOURCE / "docs" / "vocabulary.md").read_text()
+VOCABULARY = (SOURCE / "docs" / "reference" / "vocabulary.md").read_text()
 DEVICE = SOURCE / "core/device/opdock"
 
 
@@ -121,7 +122,7 @@ def test_the_vocabulary_has_every_function_with_its_signature():
             assert re.sub(r"<\w+>\(", "(", signature) in plain, signature
 
 
-ON_DEMAND = (SOURCE / "docs" / "build-on-demand.md").read_text()
+ON_DEMAND = (SOURCE / "docs" / "concepts" / "build-on-demand.md").read_text()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/testing-kernels.md: its commands do what it says and print what it shows, in its order."""
+"""Runs the commands of docs/guide/testing-kernels.md in order, and compares what they print with
+what the page shows."""
 
 import os
 import re
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 from conftest import BUILD, COMMAND, SOURCE, needs_private_build, run
 
-TEXT = (SOURCE / "docs" / "testing-kernels.md").read_text()
+TEXT = (SOURCE / "docs" / "guide" / "testing-kernels.md").read_text()
 STAND_INS = BUILD / "libexec" / "opdock" / "softgpu"
 
 

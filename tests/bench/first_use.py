@@ -286,7 +286,7 @@ def warm_loads(repeats):
     with fresh_room() as folder:
         environment = Workplace(folder).environment()
         results = [once("opdock", environment)]
-        time.sleep(2.1)  # files as young as that are read again each time: docs/cache.md
+        time.sleep(2.1)  # files as young as that are read again each time: docs/reference/cache.md
         results += [once("opdock", environment) for _ in range(repeats + 1)]
     failed = [result["error"] for result in results if "error" in result]
     if failed:

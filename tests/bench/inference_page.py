@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/deepspeed.md says of inference.py's records: how Opdock's times stand to DeepSpeed's.
+"""Writes what docs/reference/deepspeed.md says of inference.py's records: Opdock's times compared
+with DeepSpeed's.
 
 Every call that was timed in both counts. Those in which DeepSpeed's results are outside of its own
 tests' tolerances have rows of their own, with what is known of why.

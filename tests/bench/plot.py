@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the charts and the tables of docs/performance.md from the records of gpu_ops.
+"""Makes the charts and the tables of docs/concepts/performance.md from the records of gpu_ops.
 
 tests/bench/plot.py [--check]     --check: exit with 1 if a file is not what this would write
 
@@ -18,7 +18,7 @@ import record
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE / "records" / "h100.jsonl"
 LIMITS_RECORDS = HERE / "records" / "h200.jsonl"
-PAGE = HERE.parents[1] / "docs" / "performance.md"
+PAGE = HERE.parents[1] / "docs" / "concepts" / "performance.md"
 BEGIN = "<!-- made by tests/bench/plot.py -->"
 
 DTYPES = ["float32", "bfloat16", "float16"]

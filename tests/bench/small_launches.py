@@ -3,7 +3,7 @@
 
 Of each op: one call between two events with a cold L2, as gpu_ops.py times it (event_us), and a
 node of a CUDA graph that is a chain of such calls (node_us: the graph's time divided by its calls).
-Opdock's are programmatic launches in both, as in any stream (docs/performance.md).
+Opdock's are programmatic launches in both, as in any stream (docs/concepts/performance.md).
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md, its charts, and what other pages say of the records: the newest of
-each case.
+"""Writes docs/reference/benchmarks.md, its charts, and what other pages say of the records. The
+newest record of each case counts.
 
 tests/bench/table.py [--check]     --check: exit with 1 if a file is not what this would write
 """
@@ -21,7 +21,7 @@ import record
 import summary
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "benchmarks.md"
 DEEPSPEED = PAGE.with_name("deepspeed.md")
 README = HERE.parents[1] / "README.md"
 BEGIN = "<!-- made by tests/bench/table.py -->"

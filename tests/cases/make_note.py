@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes an Opdock note as assembly, following docs/note.md; it shares no code with the host."""
+"""Writes an Opdock note as assembly, by docs/reference/note.md. Shares no code with the host."""
 
 import argparse
 import hashlib

@@ -708,7 +708,7 @@ def members(value):
 
 
 def test_every_member_of_the_reports_is_described(opdock, folder):
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "verdicts.md").read_text()
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "reference" / "verdicts.md").read_text()
     described = set(re.findall(r"""[`."]([a-z_]+)[`"]""", page))
     for arguments in (
         ("list",),

@@ -508,7 +508,7 @@ def test_the_test_makes_what_nvcc_would(opdock, tmp_path, made):
 
 
 def test_every_member_is_documented(opdock, tmp_path, made):
-    page = Path(__file__).resolve().parents[2] / "docs" / "inspect.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "inspect.md"
     described = set(re.findall(r"""[`."]([a-z_]+)[`"]""", page.read_text()))
     path = wheel(tmp_path, {"foo/x.so": made(80), "../y.so": b""})
     report = opdock("inspect", path, "--gpu", "sm_70", "--driver", "570", "--json").json

@@ -180,7 +180,7 @@ def test_a_result_that_cannot_be_written_is_an_error(tmp_path):
 
 
 def test_the_statuses_are_documented_once_and_the_same(opdock):
-    page = (DOCS / "command.md").read_text()
+    page = (DOCS / "reference" / "command.md").read_text()
     table = dict(re.findall(r"^\| (\d+) \| (.+) \|$", page, re.MULTILINE))
     manual = opdock("help", "--man").out
     listed = re.findall(r"^\.B (\d+)\n(.+)$", manual, re.MULTILINE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cases whose answer is not "right": name -> what made.compare finds, and why that is so."""
 
-# Refused on purpose, though the loader of this machine gets by (docs/verdicts.md).
+# Refused on purpose, though the loader of this machine gets by (docs/reference/verdicts.md).
 POLICY = {
     "executable-stack": "wrong",
     "cut-within-the-last-page": "wrong",

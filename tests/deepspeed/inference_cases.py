@@ -48,7 +48,7 @@ def more_roundings(tensor):
     """How often more than on the CPU a product may be rounded to its dtype on the tensor's device.
 
     A library on a GPU may round it before it adds a bias, and what it does not compute itself a
-    second kernel does with rounded results (docs/gemm.md).
+    second kernel does with rounded results (docs/concepts/gemm.md).
     """
     return 2 if tensor.is_cuda and tensor.dtype != torch.float32 else 0
 

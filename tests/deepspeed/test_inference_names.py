@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding has each function of both versions, and docs/deepspeed.md a line for each."""
+"""The binding has each function of both versions; docs/reference/deepspeed.md lists each."""
 
 import inspect
 import pathlib
@@ -63,7 +63,7 @@ def test_all_names_of_both_versions():
 
 def test_the_page_lists_each_function():
     """By its name without the dtype, in the table of the page."""
-    page = pathlib.Path(__file__).parents[2] / "docs" / "deepspeed.md"
+    page = pathlib.Path(__file__).parents[2] / "docs" / "reference" / "deepspeed.md"
     table = page.read_text().partition("## The inference functions")[2].partition("\n## ")[0]
     listed = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.*?) \|", table, re.M))))
     stems = {re.sub("_(fp32|fp16|bf16)$", "", name) for name in inference.__all__}

@@ -68,7 +68,7 @@ def check(path, call, original, wanted=()):
 @pytest.fixture(scope="session")
 def twice(tmp_path_factory):
     """twice(name, assembly, *link arguments): the path of a plugin in C with a source image, made
-    here from a note as docs/note.md has it, without Opdock's own rules."""
+    here from a note as docs/reference/note.md has it, without Opdock's own rules."""
     folder = tmp_path_factory.mktemp("twice")
 
     def make(name, assembly="", *arguments):

@@ -45,9 +45,9 @@ void expect_every_launch_covers(const std::string& plugin, int cases, const Run&
         }
 }
 
-// Expects every launch variant of an op (docs/tuning.md) to cover its rows. All rows that ask the
-// same tuning question must allow the same variants, so that one measurement serves all of them,
-// and the op's own launch must be among the variants.
+// Expects every launch variant of an op (docs/guide/tuning.md) to cover its rows. All rows that ask
+// the same tuning question must allow the same variants, so that one measurement serves all of
+// them, and the op's own launch must be among the variants.
 template <class Run>
 void expect_every_way_covers(const std::string& plugin, int cases, const Run& run) {
   // Keyed by the warp size too, because measurements of one device are not used on others.

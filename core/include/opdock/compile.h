@@ -16,7 +16,7 @@
  *
  * The compiler is the newest NVRTC whose images the driver can run, found in Python wheels, conda,
  * $CUDA_HOME or the system. Results are cached on disk by their inputs, so the next process
- * compiles nothing. docs/compile.md has the details.
+ * compiles nothing. docs/guide/compile.md has the details.
  *
  * Errors, threads and buffers are those of opdock.h. Every function here may be called from any
  * thread, on the same module too. A kernel stays valid until the process ends, as its image stays
@@ -121,13 +121,13 @@ OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
 
 /* Compiles into the cache, ahead of time, the device source of the plugins that are found here, for
  * `archs`, a list of NVIDIA or AMD architectures such as "8.0;9.0a gfx90a" or "all-major"
- * (docs/architectures.md; NULL: the visible GPUs), exactly as it would be compiled on such a GPU.
- * `jobs` compilations run at a time, each in a process of its own; 0: as many as there are cores.
- * *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" | "failed",
- * "compiler", "reasons"}], "notices"}, with an image for each kernel; free it with opdock_free.
- * Failures are reported in it. OPDOCK_INVALID_ARGUMENT, with nothing compiled, for a list that
- * cannot be read, for an architecture that no compiler here knows, and for NULL if no GPU is
- * visible. Blocks until all are done. */
+ * (docs/reference/architectures.md; NULL: the visible GPUs), exactly as it would be compiled on
+ * such a GPU. `jobs` compilations run at a time, each in a process of its own; 0: as many as there
+ * are cores. *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" |
+ * "failed", "compiler", "reasons"}], "notices"}, with an image for each kernel; free it with
+ * opdock_free. Failures are reported in it. OPDOCK_INVALID_ARGUMENT, with nothing compiled, for a
+ * list that cannot be read, for an architecture that no compiler here knows, and for NULL if no GPU
+ * is visible. Blocks until all are done. */
 OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs,
                                              uint32_t jobs, char** out, char* error,
                                              uint32_t error_size);

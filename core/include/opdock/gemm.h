@@ -11,8 +11,8 @@
  *   gemm->run(call, &what, call->workspace, bytes);    in run
  *
  * The work is done by a library that the host finds at run time (cuBLASLt, rocBLAS, a BLAS on the
- * CPU) or, if no library can do it, by the host's own kernels: docs/gemm.md. opdock/gemm.hpp does
- * the same with tensors in C++17.
+ * CPU) or, if no library can do it, by the host's own kernels: docs/concepts/gemm.md.
+ * opdock/gemm.hpp does the same with tensors in C++17.
  *
  * Errors, threads and ownership are those of plugin.h.
  */

@@ -35,7 +35,7 @@
  *            OPDOCK_DEVICE_ERROR if the parent has done any, because drivers do not support it. If
  *            a hook forks and returns in the child, the work that called it is OPDOCK_CANCELLED
  *            there, and continues in the parent. fork() waits for other threads only while they
- *            read or write a few words of memory. docs/concepts.md has the list. vfork() and
+ *            read or write a few words of memory. docs/concepts/concepts.md has the list. vfork() and
  *            posix_spawn() do not affect this library.
  * Two copies of this library in one process are independent: each loads its own plugins. Handles
  *            must not be passed between them.
@@ -82,8 +82,8 @@ typedef struct opdock_options {
    * number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
-  /* How to proceed if there is no compatible plugin (docs/build-on-demand.md). NULL: the first
-   * setting found in the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's
+  /* How to proceed if there is no compatible plugin (docs/concepts/build-on-demand.md). NULL: the
+   * first setting found in the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's
    * configuration file and the system's, in this order, and otherwise the first value listed here.
    * Any other text is OPDOCK_INVALID_ARGUMENT. */
   const char* build;    /* "auto", "never", or "always": source plugins before binaries */
@@ -148,11 +148,11 @@ OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
 /* ------------------------------------------------------------------------------------- reports */
 
 /* Each function here whose name ends with _json writes a NUL-terminated JSON text that the caller
- * frees with opdock_free. docs/verdicts.md describes the members. The functions read files and
- * machine facts. None loads a plugin, creates a context on a device, or starts a process, with two
- * exceptions: if the CUDA driver is present without NVML, a short-lived helper process asks the
- * driver once; and opdock_survey_json and opdock_build_json start processes, as their comments
- * say. */
+ * frees with opdock_free. docs/reference/verdicts.md describes the members. The functions read
+ * files and machine facts. None loads a plugin, creates a context on a device, or starts a process,
+ * with two exceptions: if the CUDA driver is present without NVML, a short-lived helper process
+ * asks the driver once; and opdock_survey_json and opdock_build_json start processes, as their
+ * comments say. */
 
 /* Writes {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
  * "reasons": […]}]} for everything that discovery finds, in its order: shared objects (kind
@@ -170,7 +170,8 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * are installed), "sites" (where packages are installed; without it the Python of $VIRTUAL_ENV or
  * PATH is asked, which starts a process), "with" (names of installed packages that are imported
  * first), and a description of the machine, if it is not this one: "gpus" (texts such as "sm_100"),
- * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
+ * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/reference/inspect.md).
+ * Writes
  * {"machine", "packages", "skipped", "reasons", "summary"}. Needs no trust. OPDOCK_NOT_FOUND for a
  * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for an
  * invalid request. Reads files on as many threads as there are cores; the hooks of opdock_options
@@ -187,7 +188,7 @@ OPDOCK_EXPORT opdock_status opdock_runtime_describe(opdock_runtime* runtime, con
                                                     char* error, uint32_t error_size);
 /* Reports the differences between the files `a` and `b`, such as two builds of one library:
  * architectures, toolkits, libraries and symbol versions needed, symbols, sizes. Each may be a
- * member of a wheel: "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md.
+ * member of a wheel: "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/reference/inspect.md.
  * OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a,
                                                      const char* b, char** out, char* error,
@@ -206,14 +207,14 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
  * entries beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export",
  * "import", which refuses an archive with compiled code (anybody can make one), or
  * "import-trusted", for an archive from someone who may run code here. file: the archive; NULL for
- * the other actions. *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another action
- * or an invalid setting; OPDOCK_INCOMPATIBLE if the folder, the file or its file system cannot be
- * used. May block on files. */
+ * the other actions. *out: an object, see docs/reference/cache.md. OPDOCK_INVALID_ARGUMENT for
+ * another action or an invalid setting; OPDOCK_INCOMPATIBLE if the folder, the file or its file
+ * system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
 /* For `opdock bench --tune`: measures which of several ways to launch an op is the fastest
- * (opdock.tuning/1), and stores, lists and removes results; docs/tuning.md. request: a JSON object,
- * or NULL. action:
+ * (opdock.tuning/1), and stores, lists and removes results; docs/guide/tuning.md. request: a JSON
+ * object, or NULL. action:
  *   "measure"  From now on, records the questions that calls of this process ask. "choice" (a
  *              number; -1: the plugin's own choice) is the answer to all of them, or only to
  *              "question" (as below); other questions are answered as usual. Do not use it while
@@ -236,21 +237,21 @@ OPDOCK_EXPORT opdock_status opdock_tuning_json(const char* action, const char* r
 /* Writes every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
 /* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
- * unless it is there already; docs/building.md. The path is consent: trust is not checked. May take
- * minutes; the hooks in opdock_options are called. options: NULL, or a JSON object with any of
- * "cuda_archs", "hip_archs" (texts, docs/architectures.md), "debug", "retry" (bools), "jobs",
- * "timeout" (numbers; seconds, for each plugin). Writes {"plugin", "version", "folder", "outcome":
- * "built" | "cached" | "failed" | "skipped", "cuda_archs", "hip_archs", "path" (of the shared
- * object, or null), "built" (by this call), "by", "seconds", "log", "changed", "warnings",
- * "reasons"}. Returns OPDOCK_OK even if the plugin could not be built: then "path" is null and
- * "reasons" say why. For a plugin.toml with mistakes, which are reported before anything is
- * compiled, "plugin" and "version" are null too. OPDOCK_INVALID_ARGUMENT for invalid options, and
- * if there is no plugin.toml. path NULL: every source plugin that is found, one after the other;
- * trust is checked for each. Writes {"plugins": [one such object each], "reasons"}; a folder that
- * is not built for a reason other than a failed build lacks some members. "skipped": switched off,
- * found a second time, or for GPUs that were not asked for and whose compiler is missing. "reasons"
- * are architectures that cannot be compiled for: then nothing was started, and "plugins" is
- * empty. */
+ * unless it is there already; docs/reference/building.md. The path is consent: trust is not
+ * checked. May take minutes; the hooks in opdock_options are called. options: NULL, or a JSON
+ * object with any of "cuda_archs", "hip_archs" (texts, docs/reference/architectures.md), "debug",
+ * "retry" (bools), "jobs", "timeout" (numbers; seconds, for each plugin). Writes {"plugin",
+ * "version", "folder", "outcome": "built" | "cached" | "failed" | "skipped", "cuda_archs",
+ * "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by", "seconds",
+ * "log", "changed", "warnings", "reasons"}. Returns OPDOCK_OK even if the plugin could not be
+ * built: then "path" is null and "reasons" say why. For a plugin.toml with mistakes, which are
+ * reported before anything is compiled, "plugin" and "version" are null too.
+ * OPDOCK_INVALID_ARGUMENT for invalid options, and if there is no plugin.toml. path NULL: every
+ * source plugin that is found, one after the other; trust is checked for each. Writes {"plugins":
+ * [one such object each], "reasons"}; a folder that is not built for a reason other than a failed
+ * build lacks some members. "skipped": switched off, found a second time, or for GPUs that were not
+ * asked for and whose compiler is missing. "reasons" are architectures that cannot be compiled for:
+ * then nothing was started, and "plugins" is empty. */
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);

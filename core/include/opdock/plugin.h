@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A plugin is a shared object that exports one function, OPDOCK_ENTRY, and carries an ELF note that
- * says what it needs (docs/note.md). The host first checks the note and the file. Only then does it
- * load the file, call the entry function, and compare what that returns with the note.
+ * says what it needs (docs/reference/note.md). The host first checks the note and the file. Only
+ * then does it load the file, call the entry function, and compare what that returns with the note.
  *
  * Rules that hold everywhere
  *   Versions    The ABI has a major and a minor number. The major changes when a frozen struct, the
@@ -27,7 +27,8 @@
  *   Blocking    Only functions whose comment says so may block.
  *
  * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, are next to what they
- * apply to; docs/abi.md repeats them with the consequences of breaking one, and each has a test.
+ * apply to; docs/reference/abi.md repeats them with the consequences of breaking one, and each has
+ * a test.
  */
 #ifndef OPDOCK_PLUGIN_H_
 #define OPDOCK_PLUGIN_H_
@@ -48,8 +49,8 @@ extern "C" {
 #define OPDOCK_ENTRY_NAME "opdock_plugin_v0"
 
 /* The name of the data symbol that a plugin with device images also exports: the table of its
- * images (docs/note.md). It is found through a symbol because tools that move segments keep symbols
- * right. */
+ * images (docs/reference/note.md). It is found through a symbol because tools that move segments
+ * keep symbols right. */
 #define OPDOCK_IMAGES_NAME "opdock_images_v0"
 
 #if defined(__GNUC__)
@@ -364,7 +365,7 @@ typedef struct opdock_retain {
 } opdock_retain;
 
 /* Extension "opdock.tuning/1": which of several ways to launch an op was measured to be the fastest
- * on the device of the call, by `opdock bench --tune` (docs/tuning.md). */
+ * on the device of the call, by `opdock bench --tune` (docs/guide/tuning.md). */
 #define OPDOCK_TUNING_1 "opdock.tuning/1"
 typedef struct opdock_tuning {
   uint32_t struct_size;
@@ -462,14 +463,14 @@ typedef struct opdock_plan {
 typedef struct opdock_op {
   uint32_t struct_size;
   uint32_t flags;                 /* OPDOCK_OP_… */
-  const char* schema;             /* "name(Tensor x, …) -> Tensor": docs/abi.md has the grammar */
+  const char* schema;             /* "name(Tensor x, …) -> Tensor" (docs/reference/abi.md) */
   const char* doc;                /* for help(): shapes, dtypes, what it computes; never NULL */
   uint32_t device_arg;            /* the parameter whose device decides where the op runs */
   uint32_t num_shape_rules;       /* one for each result with fresh tensors */
-  const char* const* shape_rules; /* such as "like x": docs/abi.md has the grammar */
+  const char* const* shape_rules; /* such as "like x": docs/reference/abi.md has the grammar */
   const uint8_t* arg_devices;     /* OPDOCK_ON_…, one for each parameter; NULL: all on the op's */
   /* Gradients of parameters, such as "x = dropout_backward(grads[0], results[1], p)" or "mask =
-   * none: it holds no numbers"; docs/abi.md has the grammar. */
+   * none: it holds no numbers"; docs/reference/abi.md has the grammar. */
   const char* const* gradients;
   uint32_t num_gradients;
   uint32_t reserved;

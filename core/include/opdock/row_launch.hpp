@@ -1,7 +1,8 @@
 // opdock/row_launch.hpp: decides how kernels that OPDOCK_ROW_KERNELS makes (row_team.cuh) are
 // launched: which kernel serves the rows, with how many threads and blocks, and whether the launch
-// may begin early. Everything that decides it is here, the same for all ops. docs/performance.md
-// says why; docs/tuning.md says how a launch that was measured to be faster replaces this choice.
+// may begin early. Everything that decides it is here, the same for all ops.
+// docs/concepts/performance.md says why; docs/guide/tuning.md says how a launch that was measured
+// to be faster replaces this choice.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_ROW_LAUNCH_HPP_
 #define OPDOCK_ROW_LAUNCH_HPP_
@@ -29,9 +30,9 @@ struct RowStrategy {
   int vectors;
   int64_t most;
 };
-// These tables were measured on an H200 (docs/performance.md). Kernels that need few registers do
-// well with few vectors per thread and many threads. All limits are powers of two, so that the rows
-// of one question (below) have one way.
+// These tables were measured on an H200 (docs/concepts/performance.md). Kernels that need few
+// registers do well with few vectors per thread and many threads. All limits are powers of two, so
+// that the rows of one question (below) have one way.
 constexpr RowStrategy kLightRows[] = {{2, 512}, {8, 1024}, {4, 2048}, {8, 0}};
 // For ops that read only a part of each row.
 constexpr RowStrategy kPartRows[] = {{4, 2048}, {8, 0}};

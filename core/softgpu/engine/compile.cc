@@ -196,7 +196,7 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     *problem = words.empty()
                    ? "the device source does not compile for the software GPU:\n" + output
                    : "the device source does not compile for the software GPU, which has the "
-                     "vocabulary of opdock/device.cuh (docs/vocabulary.md):\n" +
+                     "vocabulary of opdock/device.cuh (docs/reference/vocabulary.md):\n" +
                          words;
     return false;
   }

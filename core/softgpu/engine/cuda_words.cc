@@ -9,7 +9,7 @@
 namespace softgpu {
 namespace {
 
-// CUDA's names and the vocabulary's replacements; docs/vocabulary.md lists them.
+// CUDA's names and the vocabulary's replacements; docs/reference/vocabulary.md lists them.
 const std::map<std::string_view, const char*> kWords = {
     {"__global__", "OPDOCK_KERNEL(max_threads) instead of \"__global__ void\""},
     {"__launch_bounds__", "OPDOCK_KERNEL(max_threads)"},

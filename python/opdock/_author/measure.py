@@ -3,8 +3,8 @@
 
 tune.py starts it as `python -m opdock._author.measure NAME DEVICE BENCH…`. It takes each op that
 candidates(x) of a bench offers as "opdock", each shape and each dtype; finds the questions that a
-call asks the host (docs/tuning.md); and times a call with each choice. A question that several
-calls ask gets one answer for all of them.
+call asks the host (docs/guide/tuning.md); and times a call with each choice. A question that
+several calls ask gets one answer for all of them.
 """
 
 import contextlib
@@ -256,7 +256,7 @@ def main(words):
     if not modules:
         print(
             f"opdock: bench: found no candidates(x) in {', '.join(files)}, wanted the calls to "
-            "measure (docs/tuning.md)",
+            "measure (docs/guide/tuning.md)",
             file=sys.stderr,
         )
         return 1
@@ -272,7 +272,8 @@ def main(words):
     skipped = []
     if "cpu" in wanted and not asks_on_cpu(modules):
         print(
-            f"{name}: no call on cpu leaves a choice: its ops have one way there (docs/tuning.md)"
+            f"{name}: no call on cpu leaves a choice: its ops have one way there "
+            "(docs/guide/tuning.md)"
         )
         wanted.remove("cpu")
         if not wanted:

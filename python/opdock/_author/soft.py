@@ -2,8 +2,8 @@
 """Implements `opdock test --device=soft PATH`: runs a plugin's tests on each kind of software GPU.
 
 A software GPU is a replacement for a driver library that executes kernels on the CPU
-(docs/testing-kernels.md). The only difference from a test on a real GPU is where the dynamic loader
-finds the driver.
+(docs/guide/testing-kernels.md). The only difference from a test on a real GPU is where the dynamic
+loader finds the driver.
 """
 
 import json

@@ -20,8 +20,8 @@ def with_each_choice(function):
     result)].
 
     Tests use it to check that all choices compute the same. The first choice is -1, the plugin's
-    own; then come those that the ops ask the host for (docs/tuning.md). A choice that an op cannot
-    be called with (UnsupportedError) is left out. No other thread may call ops meanwhile.
+    own; then come those that the ops ask the host for (docs/guide/tuning.md). A choice that an op
+    cannot be called with (UnsupportedError) is left out. No other thread may call ops meanwhile.
     """
     try:
         tuning("measure", choice=-1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Implements `opdock bench --tune` and `--forget` (docs/tuning.md): finds the plugins that are
-meant, and measures each in a separate process (measure.py).
+"""Implements `opdock bench --tune` and `--forget` (docs/guide/tuning.md): finds the plugins that
+are meant, and measures each in a separate process (measure.py).
 """
 
 import os
@@ -83,7 +83,7 @@ def tune(command, device, words):
         if not files:
             raise commands.Problem(
                 f"found no bench_*.py in {folder}, wanted one with candidates(x), which says what "
-                "to measure (docs/tuning.md)"
+                "to measure (docs/guide/tuning.md)"
             )
         env = variables(command, name, folder, known)
         if env is None:

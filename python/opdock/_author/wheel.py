@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implements `opdock wheel PATH`: packs a built plugin as a Python package that announces it
-(docs/python.md)."""
+(docs/guide/python.md)."""
 
 import base64
 import hashlib

@@ -70,7 +70,7 @@ cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes) {
 }
 
 // The head is the magic, the format number, and the first four bytes of their SHA-256
-// (docs/cache.md).
+// (docs/reference/cache.md).
 std::string newer_format(std::string bytes) {
   bytes[8] = 2;
   const Digest digest = sha256(bytes.substr(0, 12));

@@ -67,8 +67,8 @@ TEST(Format, ReadsWhatItWrites) {
   }
 }
 
-// Checks the numbers in docs/cache.md, because an old Opdock must be able to read what a new one
-// writes.
+// Checks the numbers in docs/reference/cache.md, because an old Opdock must be able to read what a
+// new one writes.
 TEST(Format, HeadStaysAsItIs) {
   const std::string bytes = encode_entry(sample(), {});
   EXPECT_EQ(bytes.substr(0, 8), "\x89OPDOCK\n");

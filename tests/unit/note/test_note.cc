@@ -14,7 +14,8 @@ namespace {
 
 using opdock_test::Bytes;
 
-// Builds a descriptor from the format's definition (docs/note.md), not from the reader's struct.
+// Builds a descriptor from the format's definition (docs/reference/note.md), not from the reader's
+// struct.
 Bytes descriptor(const std::string& json, unsigned major = OPDOCK_ABI_MAJOR) {
   Bytes b;
   b.u16(0, 2).u16(2, 48).u16(4, major).u16(6, OPDOCK_ABI_MINOR).u32(8, 0).u32(12, json.size());

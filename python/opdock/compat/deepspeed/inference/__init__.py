@@ -9,7 +9,7 @@ It has all functions of DeepSpeed 0.7.7 and 0.19.8; the end of a name says the d
 bf16). Where the two versions pass different arguments, their number, or the rule in the function's
 docstring, tells which version calls. All tensors of a call are on one device and have the dtype
 that the name says. The work runs on the current stream, or on the CPU. Any thread may call the
-functions. docs/deepspeed.md lists the differences from DeepSpeed. Errors are
+functions. docs/reference/deepspeed.md lists the differences from DeepSpeed. Errors are
 opdock.InvalidArgumentError and opdock.ArgumentError.
 """
 

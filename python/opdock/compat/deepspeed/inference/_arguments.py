@@ -97,5 +97,5 @@ def _explain(function, at, arguments, keywords, error):
     types = ", ".join(f"{name}: {type(value).__name__}" for name, _, value in given)
     raise ArgumentError(
         f"{at.name}(): found arguments that do not go together ({types}): "
-        f"{type(error).__name__}: {error}; wanted them as docs/deepspeed.md says"
+        f"{type(error).__name__}: {error}; wanted them as docs/reference/deepspeed.md says"
     ) from error

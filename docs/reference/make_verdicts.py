@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the list of reason codes in docs/verdicts.md from core/base/codes.def.
+"""Writes the list of reason codes in docs/reference/verdicts.md from core/base/codes.def.
 
-    docs/make_verdicts.py           replaces what stands between the two marks
-    docs/make_verdicts.py --check   changes nothing; exit status 1 if it would
+    docs/reference/make_verdicts.py           replaces what stands between the two marks
+    docs/reference/make_verdicts.py --check   changes nothing; exit status 1 if it would
 
 The rest of the page is written by hand.
 """
@@ -13,9 +13,9 @@ import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CODES = ROOT / "core" / "base" / "codes.def"
-PAGE = ROOT / "docs" / "verdicts.md"
+PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 BEGIN = "<!-- codes: written by make_verdicts.py -->"
 END = "<!-- end of codes -->"
 
@@ -107,7 +107,7 @@ def main():
     if wanted == page:
         return
     if "--check" in sys.argv[1:]:
-        sys.exit("docs/verdicts.md is older than core/base/codes.def: run docs/make_verdicts.py")
+        sys.exit(f"{PAGE} is older than core/base/codes.def: run docs/reference/make_verdicts.py")
     PAGE.write_text(wanted, encoding="utf-8")
 
 
