@@ -5,8 +5,8 @@
 Each bench is a program of this folder: a Python script that takes --record FILE, or a native one
 under build/tests/bench that prints Google Benchmark's JSON. --record NAME appends every result to
 tests/bench/records/NAME.jsonl, with machine, driver, versions, date and commit. What stands behind
--- is given to the benches that are scripts. --plot measures nothing: it makes the pages and charts
-of docs from the records.
+-- is given to the benches that are scripts. --plot and --tables measure nothing: --plot makes the
+pages and charts of docs from the records, --tables the tables of all cases in build/benchmarks.
 """
 
 import argparse
@@ -53,10 +53,16 @@ def main():
     parser.add_argument("--record", metavar="NAME", help="append to records/NAME.jsonl")
     parser.add_argument("benches", nargs="*", help="names without suffix; all by default")
     parser.add_argument("--plot", action="store_true", help="make docs' charts from the records")
+    parser.add_argument(
+        "--tables", action="store_true", help="write all cases of the records to build/benchmarks"
+    )
     given = sys.argv[1:]
     own = given[: given.index("--")] if "--" in given else given
     options = given[len(own) + 1 :]
     arguments = parser.parse_args(own)
+    if arguments.tables:
+        subprocess.run([sys.executable, str(HERE / "table.py"), "--tables"], check=True)
+        return
     if arguments.plot:
         for program in ("table", "plot"):
             subprocess.run([sys.executable, str(HERE / f"{program}.py")], check=True)

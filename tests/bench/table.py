@@ -3,10 +3,14 @@
 """Writes docs/reference/benchmarks.md, its charts, and what other pages say of the records. The
 newest record of each case counts.
 
-tests/bench/table.py [--check]     --check: exit with 1 if a file is not what this would write
+tests/bench/table.py [--check | --tables]
+
+--check: exit with 1 if a file is not what this would write. --tables: write only the tables of all
+cases, which are too long for a page, into BUILD/benchmarks, a file for each records file.
 """
 
 import json
+import os
 import statistics
 import sys
 import textwrap
@@ -24,30 +28,43 @@ HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "reference" / "benchmarks.md"
 DEEPSPEED = PAGE.with_name("deepspeed.md")
 README = HERE.parents[1] / "README.md"
+TABLES = Path(os.environ.get("OPDOCK_BUILD_DIR", HERE.parents[1] / "build")) / "benchmarks"
 BEGIN = "<!-- made by tests/bench/table.py -->"
 
 HEAD = """\
 # Benchmarks
 
-Made by `tests/bench/table.py` from `tests/bench/records/`, which `./dev bench --record NAME`
-writes. Of each case and peer the newest record counts. The cases of a table may come from several
-runs, at the commits that are named; of one case Opdock and its peers were measured in one run, or,
-where the summary says so, in two of one machine, each beside a device copy.
+`tests/bench/table.py` writes this page from `tests/bench/records/`, to which `./dev bench --record
+NAME` adds. The newest record of each case and peer counts. The cases of a table may come from
+several runs, at the commits that are named. Opdock and its peers were measured in one run of a
+case, or, where the summary says so, in two runs on one machine, each next to a device copy.
 
-Each row of the summary is an op, or another thing that was measured, with the peer that is the
-fastest of torch, torch.compile, Liger, quack, FlashInfer, DeepSpeed and others in each case: its
-time divided by Opdock's, the median of the cases and the worst of them. Below 1 Opdock is slower.
+Each row of the first table, where there is one, is a single figure. Each row of the second is an op
+or a group of calls, with the peer that is the fastest in each case, of torch, torch.compile, Liger,
+quack, FlashInfer, DeepSpeed and others. A ratio is that peer's time divided by Opdock's: the median
+of the cases, and the worst case. Below 1 Opdock is slower.
+
+The tables of all cases are not kept here. `./dev bench --tables` writes them from the same records
+into `build/benchmarks/CARD.md`, a file for each card: {files}.
 
 {summary}
+"""
 
-## All results
+# The beginning of each file with the tables of all cases.
+TABLES_HEAD = """\
+# All results: {name}
 
-Of gpu_ops: bytes a second beside those of a device copy of as many bytes; * where the device had to
-wait for the host within what was timed (`host` in other tables). `of peer`: the median
-time divided by that of the row named after the ×; below 1 opdock is faster. `least`, `median`,
-`most`: the peer's time divided by opdock's, over all cases; above 1 opdock is faster. Of inference,
-`wrong`: Opdock's results by the tolerances of the tests here, DeepSpeed's by those of its own, and
-`slower`: calls that take longer than DeepSpeed's, of all that ran in both, whatever their results.
+`./dev bench --tables` writes this file from `tests/bench/records/{name}.jsonl`.
+
+- gpu_ops: bytes per second as a share of those of a device copy of as many bytes. A * marks a case
+  in which the device had to wait for the host within the time that was measured (`host` in other
+  tables).
+- `of peer`: the median time divided by that of the row named after the ×. Below 1 Opdock is faster.
+- `least`, `median`, `most`: the peer's time divided by Opdock's, over all cases. Above 1 Opdock is
+  faster.
+- inference: `wrong` counts Opdock's results outside the tolerances of the tests here, and
+  DeepSpeed's outside those of its own tests. `slower` counts the calls that take longer than
+  DeepSpeed's, of all that ran in both, whatever their results.
 """
 
 # What a row of the Python benches is compared with, where it was measured too.
@@ -149,9 +166,9 @@ def tables(name, rows):
     runs = {}
     for row in rows:
         runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
-    text = [f"## {name}\n"]
+    text = [TABLES_HEAD.format(name=name)]
     for bench, of_bench in runs.items():
-        text.append(f"### {bench}\n")
+        text.append(f"## {bench}\n")
         for rows in of_bench.values():
             text += ABOUT.get(bench, lambda _: [])(rows) + table(SHORTER.get(bench, list)(rows))
     return "\n".join(text)
@@ -181,15 +198,27 @@ def of_file(path, rows):
     if apart := summary.apart(rows):
         about += f" In {apart} cases of gpu_ops a peer was measured in another run than Opdock."
     about = textwrap.fill(about, 110, break_on_hyphens=False)
-    text = [f"### {whose}\n", about + "\n"]
+    text = [f"## {whose}\n", about + "\n"]
     text += summary.single_table(single) + summary.group_table(groups)
     text.append(f"![Opdock beside the fastest peers](benchmarks-{path.stem}.svg)\n")
     title = f"Opdock beside the fastest peers: {whose.split(',')[0]}"
     return "\n".join(text), chart.ranges(title, summary.ranges(rows))
 
 
+def write_tables(files):
+    """Writes the tables of all cases of each records file into TABLES."""
+    TABLES.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        written = TABLES / f"{path.stem}.md"
+        written.write_text(tables(path.stem, record.newest(record.read(path))))
+        print(written)
+
+
 def main():
     files = sorted((HERE / "records").glob("*.jsonl"))
+    if "--tables" in sys.argv[1:]:
+        write_tables(files)
+        return
     if "--check" not in sys.argv[1:]:
         for path in files:
             record.prune(path)
@@ -206,8 +235,8 @@ def main():
         if made:
             summaries.append(made[0])
             written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = made[1]
-    head = HEAD.format(summary="\n".join(summaries).rstrip())
-    written[PAGE] = "\n".join([head, *(tables(path.stem, rows[path]) for path in files)])
+    names = ", ".join(f"`{path.stem}.md`" for path in files)
+    written[PAGE] = HEAD.format(files=names, summary="\n".join(summaries).rstrip())
     made = [inference_page.made(of_file) for of_file in rows.values()]
     written[DEEPSPEED] = marks.filled(DEEPSPEED, BEGIN, "\n".join(filter(None, made)))
     times = bare.sentence([row for of_file in rows.values() for row in of_file])

@@ -213,6 +213,19 @@ def test_a_figure_that_is_typed_is_noticed(page, tmp_path, monkeypatch):
         table.main()
 
 
+def test_the_tables_of_all_cases_are_written_for_each_records_file(tmp_path, monkeypatch):
+    """The page has only the summary."""
+    monkeypatch.setattr(table, "TABLES", tmp_path / "benchmarks")
+    monkeypatch.setattr(table.sys, "argv", ["table.py", "--tables"])
+    table.main()
+    names = {path.stem for path in (table.HERE / "records").glob("*.jsonl")}
+    assert {path.stem for path in (tmp_path / "benchmarks").iterdir()} == names
+    for name in names:
+        text = (tmp_path / "benchmarks" / f"{name}.md").read_text()
+        assert text.startswith(f"# All results: {name}\n") and text.count("\n## ") > 1
+    assert "\n## gpu_ops" not in table.PAGE.read_text()
+
+
 def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
     log = "".join(
         f"== {command}\nmuch\n== status 0 after {seconds} s, {3 * seconds} CPU s: {command}\n"
