@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every relative link of a Markdown page, and every docs/….md in any file, exists."""
+"""Checks that every relative link of a Markdown page leads somewhere, that every page that a file
+names exists, and every file that a page names."""
 
 import os
 import re
@@ -74,6 +75,16 @@ def test_every_page_that_a_file_names_exists():
         for name in re.findall(r"(?<![\w/.-])docs/[\w/.-]*\.md\b", text):
             if not (ROOT / name).exists():
                 broken.append(f"{path.relative_to(ROOT)}: {name}")
+    assert broken == []
+
+
+def test_every_file_that_a_page_names_exists():
+    """By its path from the root, as in the tables of docs/concepts/architecture.md."""
+    broken = []
+    for page in PAGES:
+        for name in re.findall(r"`((?:core|python|tests|examples)/[\w/.-]*)`", page.read_text()):
+            if not (ROOT / name).exists():
+                broken.append(f"{page.relative_to(ROOT)}: {name}")
     assert broken == []
 
 
