@@ -91,7 +91,7 @@ def table(of):
         groups.setdefault(group(pair), []).append(pair)
     groups["**all**"] = plain
     if rounded := [pair for pair in of if pair.dtype == "tf32"]:
-        groups["beside: rounded to TF32 in both"] = rounded
+        groups["in addition: rounded to TF32 in both"] = rounded
     for what, some in groups.items():
         cells = [what, _elements(some) if what not in (WITHIN, "**all**") else "", *counts(some)]
         text.append("| " + " | ".join(cells) + " |")
@@ -107,7 +107,7 @@ def behind(of):
     names = ", ".join(f"`{name}` ({count})" for name, count in each)
     ratios = [pair.ratio for pair in slow]
     return (
-        f"With right results in both, the {len(slow)} that take more than 2% longer, "
+        f"With right results in both, {len(slow)} calls take more than 2% longer than DeepSpeed's, "
         f"{min(ratios):.2f} to {max(ratios):.2f} times as long: {names}."
     )
 
@@ -120,7 +120,9 @@ def ranges(of):
             functions.setdefault(pair.function, []).append(pair.ratio)
     medians = sorted(functions, key=lambda name: sorted(functions[name])[len(functions[name]) // 2])
     found = [f"`{n}` {min(functions[n]):.2f} to {max(functions[n]):.2f}" for n in medians[:5]]
-    return f"Of DeepSpeed's time, in 16-bit dtypes, the five furthest ahead: {', '.join(found)}."
+    return (
+        f"The five fastest in 16-bit dtypes, by the share of DeepSpeed's time: {', '.join(found)}."
+    )
 
 
 def made(rows):

@@ -131,7 +131,7 @@ def standing(shares):
         if own is not None and found:
             behind.append(max(found.values()) - own)
     counts = [sum(by > least for by in behind) for least in (0.005, 0.01, 0.02)]
-    text = "Of {} cases with a peer the fastest peer is ahead by more than 0.5% of the copy in {},"
+    text = "{} cases have a peer. The fastest peer is ahead by more than 0.5% of the copy in {},"
     text += " by more than 1% in {} and by more than 2% in {}."
     return textwrap.fill(text.format(len(behind), *counts), 110, break_on_hyphens=False)
 
@@ -152,7 +152,7 @@ def limits():
     rows = [row for row in record.read(LIMITS_RECORDS) if row["bench"] == "limits"]
     text = ["### What limits those below the copy", ""]
     where = rows[-1]["where"]
-    about = f"Nsight Compute's readings of one launch each, on an {where['gpu']}, of"
+    about = f"These are Nsight Compute's readings of one launch each, on an {where['gpu']}, of"
     about += f" {where['commit']}: shares of what the GPU could do at most, from the launch's start"
     about += " to its end."
     text += [textwrap.fill(about, 110, break_on_hyphens=False), ""]

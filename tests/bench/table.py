@@ -147,11 +147,11 @@ def cpu_behind(rows):
     """Lines on the cases of cpu_ops in which torch is faster."""
     behind = [row for row in rows if row["torch_over_opdock"] < 1]
     ratios = {row["name"]: row["torch_over_opdock"] for row in behind}
-    text = f"Of {len(rows)} cases torch is faster in {len(behind)}"
+    text = f"Torch is faster in {len(behind)} of {len(rows)} cases"
     if behind:
         worst = min(ratios, key=ratios.get)
         low, high = min(ratios.values()), max(ratios.values())
-        text += f": its time is {low:.2f} to {high:.3f} of Opdock's, the worst of {worst}"
+        text += f": its time is {low:.2f} to {high:.3f} of Opdock's, the lowest for {worst}"
     return [textwrap.fill(text + ".", 110, break_on_hyphens=False) + "\n"]
 
 
@@ -200,8 +200,8 @@ def of_file(path, rows):
     about = textwrap.fill(about, 110, break_on_hyphens=False)
     text = [f"## {whose}\n", about + "\n"]
     text += summary.single_table(single) + summary.group_table(groups)
-    text.append(f"![Opdock beside the fastest peers](benchmarks-{path.stem}.svg)\n")
-    title = f"Opdock beside the fastest peers: {whose.split(',')[0]}"
+    text.append(f"![Opdock compared with the fastest peers](benchmarks-{path.stem}.svg)\n")
+    title = f"Opdock compared with the fastest peers: {whose.split(',')[0]}"
     return "\n".join(text), chart.ranges(title, summary.ranges(rows))
 
 
