@@ -162,7 +162,7 @@ def main():
 ./dev opdock doctor                              what this machine has, and what is missing
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
 docs/guide/write-a-plugin.md                     your own op in ten minutes
-docs/concepts/build-on-demand.md                 what happens where no plugin fits
+docs/concepts/build-on-demand.md                 what happens if no plugin fits
 docs/reference/deepspeed.md                      an unmodified DeepSpeed on Opdock's plugins""")
     if not difference <= BAR:
         sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
