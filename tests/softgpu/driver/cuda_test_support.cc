@@ -98,7 +98,7 @@ CUresult copy_back(CUdeviceptr memory, size_t count, CUstream stream) {
 }
 
 CUmodule load_kernels() {
-  // A cubin that is only a header: its kernels' names and parameters are the library's.
+  // This cubin is only a header: the library defines its kernels' names and parameters.
   static const std::string image = [] {
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -1,4 +1,4 @@
-// A CUDA program of the tests: device 0's context is current, kernels are loaded by name.
+// Support for CUDA programs in tests: makes device 0's context current and loads kernels by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,30 +8,30 @@
 namespace softgpu_test {
 
 inline constexpr unsigned kNonBlocking = 1;
-// As many ints as the tests' kernels are given, if it does not matter.
+// Number of ints that the tests' kernels get where the number does not matter.
 inline constexpr int kCount = 100;
 inline constexpr size_t kBytes = kCount * sizeof(int);
 
-// Two sm_90 GPUs of 1 MiB, with `more` over it.
+// Returns a configuration with two sm_90 GPUs of 1 MiB each; `more` overrides its entries.
 json cuda_config(const json& more = json::object());
 
-// in_child() with libcuda initialised and the context of device 0 current.
+// Runs in_child() with libcuda initialised and the context of device 0 current.
 void cuda_child(
     const json& more, const std::function<void()>& body,
     const std::function<void()>& after = [] {});
 
 CUstream new_stream(unsigned flags = kNonBlocking);
 CUdeviceptr new_memory(size_t bytes);
-// Of `count` ints that are `value`, on the default stream, and waited for.
+// Returns memory with `count` ints equal to `value`, filled on the default stream and waited for.
 CUdeviceptr new_ints(size_t count, int value);
 std::vector<int> ints_at(CUdeviceptr memory, size_t count);
 
-// Memory for `count` ints, allocated in the stream's order.
+// Allocates memory for `count` ints in the stream's order.
 CUdeviceptr new_ordered(CUstream stream, size_t count);
-// Copies `count` ints to the host in the stream's order, which is waited for.
+// Copies `count` ints to the host in the stream's order and waits for the copy.
 CUresult copy_back(CUdeviceptr memory, size_t count, CUstream stream);
 
-// The kernels of all tests; see the source.
+// Loads the kernels that all tests share; the source file lists them.
 CUmodule load_kernels();
 CUfunction kernel(const char* name);
 
@@ -40,9 +40,9 @@ struct Shape {
 };
 CUresult launch(CUfunction function, CUstream stream, Shape shape,
                 const std::vector<void*>& arguments);
-// fill(int* out, int count, int value), enough threads.
+// Launches fill(int* out, int count, int value) with enough threads.
 CUresult launch_fill(CUdeviceptr out, int count, int value, CUstream stream);
-// add(int* out, const int* in, int count)
+// Launches add(int* out, const int* in, int count).
 CUresult launch_add(CUdeviceptr out, CUdeviceptr in, int count, CUstream stream);
 
 inline CUresult synchronize(CUstream stream) {

@@ -1,4 +1,4 @@
-// The stand-in driver itself: what it refuses and what it records.
+// Tests the stand-in driver itself: what it refuses and what it records.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <elf.h>
@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-// Set before the library is opened, since it reads them once.
+// The library reads these variables once, so they are set before it is opened.
 const char kConfig[] = R"({"cuda": 12040, "gpus": [
   {"arch": "sm_90", "name": "First", "memory": 1048576}, {"arch": "sm_75", "attributes": {"16": 40}}],
   "failures": [{"function": "cuMemHostAlloc", "call": 2, "error": 2},
@@ -59,7 +59,8 @@ std::vector<json> events(const char* event) {
   return found;
 }
 
-// A cubin that is only a header, in the older layout (flags in the lowest byte) or the newer one.
+// Returns a cubin that is only a header, in the older layout (flags in the lowest byte) or the
+// newer one.
 std::string cubin(unsigned arch, bool newer = false, unsigned extra_flags = 0) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -206,7 +207,8 @@ TEST_F(Softgpu, KnowsNamesByVersion) {
   EXPECT_EQ(status, 1);
 }
 
-// The CUDA runtime calls functions of its tables: an empty one would make it call nothing.
+// The CUDA runtime calls functions from the driver's tables; with an empty table it would call a
+// null pointer.
 TEST_F(Softgpu, RefusesTablesThatNobodyDocuments) {
   const void* table = this;
   const unsigned char nobodys[16] = {1},
@@ -227,7 +229,7 @@ TEST_F(Softgpu, FailsTheNthCall) {
   EXPECT_EQ(call("cuMemFreeHost", memory), CUDA_SUCCESS);
 }
 
-// In a child, since nothing works after it.
+// Runs in a child process, since nothing works after a sticky error.
 TEST_F(Softgpu, AStickyErrorStays) {
   EXPECT_EXIT(
       {

@@ -1,5 +1,5 @@
-// Images executed through libcuda: the code folder, the checks of launches, what a finding does to
-// its device, and what is written at exit.
+// Tests images executed through libcuda: the code folder, the checks of launches, what a finding
+// does to its device, and what is written at exit.
 // SPDX-License-Identifier: Apache-2.0
 #include <fstream>
 
@@ -15,7 +15,7 @@ TEST(Execute, ALibrarysKernel) {
     const std::string ptx =
         "//\n.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry twice(\n"
         " .param .u64 a,\n .param .u32 b\n)\n.maxntid 64, 1, 1\n{ ret; }\n";
-    // The macro is the image's architecture, not the device's.
+    // The macro holds the image's architecture, not the device's.
     add_code(ptx + '\0', "cuda", "compute_80",
              "extern \"C\" OPDOCK_KERNEL(64) twice(int* x, int add) {\n"
              "  x[thread_index()] = 2 * x[thread_index()] + add + OPDOCK_SOFT_ARCH;\n}\n",
@@ -29,7 +29,7 @@ TEST(Execute, ALibrarysKernel) {
     ASSERT_EQ(call("cuLibraryGetKernel", &twice, library, "twice"), CUDA_SUCCESS);
     CUdeviceptr memory = new_ints(64, 4);
     int add = 1;
-    EXPECT_EQ(launch(twice, nullptr, {1, 65, 0}, {&memory, &add}), 701);  // its launch bound
+    EXPECT_EQ(launch(twice, nullptr, {1, 65, 0}, {&memory, &add}), 701);  // over its launch bound
     EXPECT_EQ(launch(twice, nullptr, {1, 64, 0}, {&memory, &add}), CUDA_SUCCESS);
     EXPECT_EQ(ints_at(memory, 64), std::vector<int>(64, 809));
     EXPECT_EQ(events("launch").back()["args"][1], "01000000");
@@ -60,7 +60,7 @@ TEST(Execute, AnImageThatIsNotInTheFolderIsNotSilentlySkipped) {
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("lost"), said.npos);
     EXPECT_NE(said.find("cannot open"), said.npos) << said;
-    // The text of the error code says it too, until the next call.
+    // The text of the error code gives the reason too, until the thread's next call.
     const char* text = nullptr;
     EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_NOT_FOUND}, &text), CUDA_SUCCESS);
     const std::string told = text;
@@ -139,14 +139,14 @@ TEST_P(Faults, FailTheirDeviceForGood) {
     EXPECT_EQ(call("cuLaunchHostFunc", CUstream{nullptr}, waiting, static_cast<void*>(nullptr)), 0);
     gate.open();
     EXPECT_EQ(call("cuCtxSynchronize"), GetParam().result);
-    EXPECT_FALSE(called);  // what waits behind a fault is not done
+    EXPECT_FALSE(called);  // work queued behind a fault is dropped
     EXPECT_TRUE(found(GetParam().text));
-    // Whatever is asked of this device next says so too, and does nothing.
+    // Every later call for this device returns the same error and does nothing.
     CUdeviceptr more = 0;
     EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{8}), GetParam().result);
     EXPECT_EQ(launch(fill, nullptr, {}, {&memory, &count, &value}), GetParam().result);
     EXPECT_EQ(call("cuMemFree_v2", memory), GetParam().result);
-    // The other one works on.
+    // The other device still works.
     CUcontext other = nullptr;
     ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &other, 1), CUDA_SUCCESS);
     ASSERT_EQ(call("cuCtxSetCurrent", other), CUDA_SUCCESS);

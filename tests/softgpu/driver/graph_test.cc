@@ -1,4 +1,4 @@
-// Capture and graphs of the stand-in.
+// Tests stream capture and graphs of the stand-in driver.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_test_support.h"
 
@@ -23,7 +23,7 @@ TEST(Graphs, AGraphIsExecutedEachTimeItIsLaunched) {
     EXPECT_EQ(call("cuStreamIsCapturing", branch, &status), CUDA_SUCCESS);
     EXPECT_EQ(status, 1);
     EXPECT_EQ(call("cuEventQuery", forked), 907);
-    const CUdeviceptr scratch = new_ordered(branch, kCount);  // the graph's own
+    const CUdeviceptr scratch = new_ordered(branch, kCount);  // memory of the graph
     EXPECT_EQ(call("cuMemsetD32Async", scratch, 2u, size_t{kCount}, branch), CUDA_SUCCESS);
     EXPECT_EQ(launch_add(sum, scratch, kCount, branch), CUDA_SUCCESS);
     EXPECT_EQ(call("cuMemFreeAsync", scratch, branch), CUDA_SUCCESS);

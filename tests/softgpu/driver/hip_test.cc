@@ -1,5 +1,5 @@
-// libamdhip64: its devices, code objects, streams and failures. What it shares with libcuda is
-// tested there.
+// Tests libamdhip64: its devices, code objects, streams and failures. The parts that it shares with
+// libcuda are tested with libcuda.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
@@ -17,7 +17,7 @@ constexpr int kCount = 100;
 constexpr size_t kBytes = kCount * sizeof(int);
 constexpr int kToHost = 2;  // hipMemcpyKind
 
-// gfx90a (XNACK off, which is what the device has), gfx1030; as the code objects' flags have them.
+// Flags in code objects for gfx90a and gfx1030. XNACK off is what the gfx90a device has.
 constexpr unsigned kGfx90a = 0x3f, kGfx1030 = 0x36, kXnackOff = 0x200, kXnackOn = 0x300;
 
 const char kProgram[] = R"(
@@ -47,7 +47,8 @@ void hip_child(
   in_child("libamdhip64.so.6", devices(more), body, after);
 }
 
-// A code object with what HIP reads of it: the processor, and a note that describes `kernels`.
+// Returns a code object with only the parts that HIP reads: the processor, and a note that
+// describes `kernels`.
 std::string code_object(unsigned flags, const json& kernels, uint16_t machine = 224) {
   std::vector<uint8_t> facts = json::to_msgpack({{"amdhsa.kernels", kernels}});
   Elf64_Nhdr note{};
@@ -126,7 +127,7 @@ TEST(Hip, ShowsItsGpus) {
   hip_child([] {
     int count = 0, value = 0;
     size_t bytes = 0;
-    EXPECT_EQ(call("hipGetDeviceCount", &count), 0);  // initialises by itself
+    EXPECT_EQ(call("hipGetDeviceCount", &count), 0);  // initialises HIP implicitly
     EXPECT_EQ(count, 2);
     for (const auto& [attribute, first, second] : {std::tuple{87, 64, 32},
                                                    {63, 8, 32},
@@ -150,7 +151,7 @@ TEST(Hip, ShowsItsGpus) {
   });
 }
 
-// The target ID lies where the two layouts of hipDeviceProp_t have it.
+// Checks that the target ID is at its offset in both layouts of hipDeviceProp_t.
 TEST(Hip, TellsPropertiesInBothLayouts) {
   hip_child([] {
     std::string properties(4096, '?');
@@ -173,7 +174,7 @@ TEST(Hip, TakesTheCodeObjectsThatHipTakes) {
     EXPECT_EQ(result(test_object(kGfx90a | kXnackOff)), 0);
     EXPECT_EQ(result(test_object(kGfx90a | kXnackOn)), 209);
     EXPECT_EQ(result(test_object(kGfx1030)), 209);
-    EXPECT_EQ(result(code_object(kGfx90a, json::array(), 190)), 200);  // CUDA's
+    EXPECT_EQ(result(code_object(kGfx90a, json::array(), 190)), 200);  // e_machine of CUDA
     EXPECT_EQ(result(code_object(kGfx90a, {{{".name", 5}}})), 200);
     EXPECT_EQ(result("__CLANG_OFFLOAD_BUNDLE__"), 200);
     EXPECT_EQ(events("load").front()["arch"], "gfx90a");
@@ -197,11 +198,13 @@ TEST(Hip, ExecutesInWavesOfTheDevicesWidth) {
       const Handle fill = find(modules[device], "fill");
       EXPECT_EQ(launch(fill, nullptr, 64, {&memory, &count, &value}), 0);
       EXPECT_EQ(ints_at(memory, kCount), std::vector<int>(kCount, 7));
-      EXPECT_EQ(launch(fill, nullptr, 257, {&memory, &count, &value}), 701);  // its launch bound
+      // Over its launch bound.
+      EXPECT_EQ(launch(fill, nullptr, 257, {&memory, &count, &value}), 701);
       EXPECT_EQ(events("launch").back()["args"][2], "07000000");
       EXPECT_EQ(call("hipFree", memory), 0);
     }
-    EXPECT_EQ(launch(find(modules[0], "width"), nullptr, 64, {}), 400);  // of another device
+    // A function of another device.
+    EXPECT_EQ(launch(find(modules[0], "width"), nullptr, 64, {}), 400);
   });
 }
 
@@ -222,7 +225,8 @@ TEST(Hip, TellsWhyAnImageIsNotExecuted) {
   });
 }
 
-// Static shared memory as the code object's note has it, dynamic beside it: 64 KiB together.
+// The code object's note states the static shared memory; static and dynamic memory together may
+// take 64 KiB.
 TEST(Hip, SharedMemoryIsLimited) {
   hip_child([] {
     json facts = kernel_facts("width", {8});
@@ -241,7 +245,7 @@ TEST(Hip, SharedMemoryIsLimited) {
   });
 }
 
-// One buffer with all arguments, which HIP's programs prefer.
+// HIP programs prefer to pass all arguments in one packed buffer.
 TEST(Hip, TakesPackedArguments) {
   hip_child([] {
     struct {
@@ -278,7 +282,7 @@ TEST(Hip, StreamsEventsAndOrderedMemory) {
     EXPECT_EQ(call("hipEventRecord", event, stream), 0);
     EXPECT_EQ(call("hipStreamWaitEvent", other, event, 0u), 0);
     EXPECT_EQ(call("hipStreamQuery", other), 600);
-    EXPECT_EQ(call("hipGetLastError"), 0);  // not being ready is no failure
+    EXPECT_EQ(call("hipGetLastError"), 0);  // "not ready" is no failure
     gate.open();
     EXPECT_EQ(call("hipMemcpyAsync", static_cast<void*>(seen.data()),
                    static_cast<const void*>(memory), kBytes, kToHost, other),
@@ -332,7 +336,7 @@ TEST(Hip, AFindingFailsItsDevice) {
       });
 }
 
-// HIP 5 and 7 have other sonames, and 5 no hipGetDevicePropertiesR0600.
+// HIP 5 and HIP 7 have other sonames, and HIP 5 has no hipGetDevicePropertiesR0600.
 TEST(Hip, FiveAndSevenAreThereToo) {
   for (const int major : {5, 7}) {
     const std::string name = std::to_string(major);
@@ -351,7 +355,7 @@ TEST(Hip, FiveAndSevenAreThereToo) {
   }
 }
 
-// Both drivers in one process know of each other's memory and threads.
+// Two drivers in one process know each other's memory and threads.
 TEST(Hip, SharesItsProcessWithCuda) {
   hip_child([] {
     EXPECT_EQ(call("hipInit", 0u), 0);

@@ -1,4 +1,4 @@
-// What softgpu-kfd writes, read by Opdock's own probe.
+// Reads the output of softgpu-kfd with Opdock's own probe.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What launches are refused for, and what the driver tells the engine of them: what they may not
-// write, what they are in no order with, how long they may take.
+// Tests why launches are refused, and what the driver tells the engine about each launch: which
+// memory it may not write, which operations it is not ordered with, and how long it may take.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 
@@ -8,7 +8,7 @@
 namespace softgpu_test {
 namespace {
 
-// What breaks a limit says which, what it is, and what was asked.
+// The error text of a refused launch names the limit, its value, and the value that was asked for.
 TEST(Execute, ARefusedLaunchNamesItsLimit) {
   cuda_child(json::object(), [] {
     CUdeviceptr memory = new_ints(kCount, 0);
@@ -54,7 +54,7 @@ TEST(Execute, ARefusedLaunchNamesItsLimit) {
   });
 }
 
-// A programmatic launch may begin before the kernel before it has ended.
+// A programmatic launch may begin before the previous kernel has ended.
 TEST(Execute, AProgrammaticLaunchThatDoesNotWait) {
   const auto last_of = [](const std::string& order) {
     const CUdeviceptr sum = new_ints(64, 1), one = new_ints(64, 1);
@@ -77,7 +77,8 @@ TEST(Execute, AProgrammaticLaunchThatDoesNotWait) {
     }
     return synchronize(stream);
   };
-  // n: ordinary; w: programmatic, and waits; p: programmatic, and does not; s: the host waits.
+  // n: ordinary launch; w: programmatic launch that waits; p: programmatic launch that does not
+  // wait; s: the host synchronises.
   cuda_child(json::object(), [&] {
     for (const char* order : {"nn", "nw", "nww", "nwn", "nsp", "p", "nsps"})
       EXPECT_EQ(last_of(order), CUDA_SUCCESS) << order;
@@ -104,7 +105,7 @@ TEST(Execute, WhatAThreadSaysIsOnlyToBeReadIsNotWritten) {
               CUDA_SUCCESS);
     EXPECT_EQ(launch_fill(input, kCount, 1, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(synchronize(nullptr), CUDA_SUCCESS);
-    // What counts is when it was launched.
+    // The read-only state at the time of the launch counts, not that at the time of execution.
     call("cuSoftReadOnly", &input, &bytes, 1u, "an input of fill()");
     Gate gate;
     hold(nullptr, &gate);
@@ -132,7 +133,8 @@ TEST(Execute, TheBudgetOfStepsIsConfigured) {
   });
 }
 
-// The reader came first, so that nothing was there yet: both streams and both operations are named.
+// The reader ran first, before anything was written: the finding names both streams and both
+// operations.
 TEST(Streams, AReaderThatDoesNotWaitForTheWriterIsAStreamRace) {
   for (const bool copies : {false, true}) {
     cuda_child(json::object(), [copies] {
@@ -155,7 +157,8 @@ TEST(Streams, AReaderThatDoesNotWaitForTheWriterIsAStreamRace) {
                                : "launch   add on stream 2 of cuda:0"));
     });
   }
-  // Nobody is about to write: what is ordered after the reader is not meant.
+  // No unordered operation is about to write: a writer that is ordered after the reader is not
+  // reported.
   cuda_child(json::object(), [] {
     const CUstream reader = new_stream(), later = new_stream();
     const CUdeviceptr memory = new_memory(kCount * sizeof(int)), sum = new_ints(kCount, 1);

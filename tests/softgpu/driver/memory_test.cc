@@ -1,4 +1,5 @@
-// Memory of the stand-in: in a stream's order, freed, never written.
+// Tests memory of the stand-in driver: stream-ordered allocation, use after free, and reads of
+// memory that was never written.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_test_support.h"
 
@@ -32,8 +33,10 @@ TEST(Memory, OrderedMemoryMayBeTouchedUpToItsFree) {
         launch_fill(memory, kCount, 2, stream);
       } else {
         EXPECT_EQ(launch_fill(memory, kCount, 2, other), CUDA_SUCCESS);
-        EXPECT_EQ(synchronize(other), CUDA_SUCCESS);  // it is still there: the free finds it
-        launch_fill(new_memory(4), 1, 2, other);      // the host waited: not ordered for the free
+        // The memory is still allocated; the free reports the unordered access.
+        EXPECT_EQ(synchronize(other), CUDA_SUCCESS);
+        // The host waited, so this is not ordered with the free.
+        launch_fill(new_memory(4), 1, 2, other);
       }
       gate.open();
       EXPECT_EQ(synchronize(stream), same_stream ? 700 : 719);
@@ -45,7 +48,7 @@ TEST(Memory, OrderedMemoryMayBeTouchedUpToItsFree) {
 TEST(Memory, MemoryThatIsAboutToBeFreedIsWaitedFor) {
   cuda_child(json::object(), [] {
     const CUstream stream = new_stream();
-    for (int i = 0; i < 20; ++i) {  // 10 MiB in all, of 1
+    for (int i = 0; i < 20; ++i) {  // 10 MiB in total, on a device with 1 MiB
       CUdeviceptr memory = 0;
       ASSERT_EQ(call("cuMemAllocAsync", &memory, size_t{1} << 19, stream), CUDA_SUCCESS);
       EXPECT_EQ(launch_fill(memory, kCount, i, stream), CUDA_SUCCESS);
@@ -55,7 +58,7 @@ TEST(Memory, MemoryThatIsAboutToBeFreedIsWaitedFor) {
   });
 }
 
-// cuMemFree waits for whatever may use the memory.
+// cuMemFree waits for all work that may use the memory.
 TEST(Memory, FreeingWaits) {
   cuda_child(json::object(), [] {
     const CUstream stream = new_stream();

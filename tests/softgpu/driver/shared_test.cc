@@ -1,4 +1,5 @@
-// Static shared memory: what images say of it, and launches of kernels that have too much.
+// Tests static shared memory: what images state about it, and launches of kernels that have too
+// much.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int kSharedSize = 1, kMaxDynamic = 8;  // CUfunction_attribute
 
-// A cubin of sm_90 with the kernel "k" that takes nothing and has so much static shared
-// memory beside the system's.
+// Returns an sm_90 cubin whose kernel "k" takes no arguments and has `bytes` of static shared
+// memory in addition to the system's.
 std::string cubin(uint64_t bytes) {
   const std::string names("\0.shstrtab\0.text.k\0.nv.info.k\0.nv.shared.k\0.nv.shared.reserved.0\0",
                           65);
@@ -78,7 +79,7 @@ TEST(Shared, StaticAndDynamicAreOneLimit) {
     EXPECT_EQ(launch(kernel, nullptr, {1, 32, 49152 - 40000 + 1}, {}), CUDA_ERROR_INVALID_VALUE);
     const std::string told = text_of(CUDA_ERROR_INVALID_VALUE);
     EXPECT_NE(told.find("k has 40000 bytes of static shared memory, and 9153"), told.npos) << told;
-    // Asked for, up to what the architecture has: 227 KiB.
+    // A kernel may opt in to as much as the architecture has: 227 KiB.
     const int most = 227 * 1024 - 40000;
     EXPECT_EQ(call("cuFuncSetAttribute", kernel, kMaxDynamic, most + 1), CUDA_ERROR_INVALID_VALUE);
     EXPECT_EQ(call("cuFuncSetAttribute", kernel, kMaxDynamic, most), CUDA_SUCCESS);
@@ -87,8 +88,8 @@ TEST(Shared, StaticAndDynamicAreOneLimit) {
   });
 }
 
-// A cubin may have what its compiler gave it, for sm_90a more than 48 KiB, but not what no block
-// has.
+// A cubin may have as much static shared memory as its compiler allowed, which is over 48 KiB for
+// sm_90a, but not more than a block can have.
 TEST(Shared, MoreStaticThanTheGpuHasIsRefused) {
   cuda_child(json::object(), [] {
     const CUfunction kernel = load(cubin(227 * 1024));
@@ -98,7 +99,8 @@ TEST(Shared, MoreStaticThanTheGpuHasIsRefused) {
     EXPECT_EQ(launch(load(cubin(227 * 1024 + 1)), nullptr, {}, {}), CUDA_ERROR_INVALID_VALUE);
   });
   json config = cuda_config();
-  config["gpus"][0]["attributes"] = {{"97", 65536}};  // …MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+  config["gpus"][0]["attributes"] = {
+      {"97", 65536}};  // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
   cuda_child(config, [] {
     EXPECT_EQ(launch(load(cubin(65536)), nullptr, {}, {}), CUDA_SUCCESS);
     EXPECT_EQ(launch(load(cubin(65537)), nullptr, {}, {}), CUDA_ERROR_INVALID_VALUE);
@@ -107,7 +109,8 @@ TEST(Shared, MoreStaticThanTheGpuHasIsRefused) {
   });
 }
 
-// Where a driver compiles, its compiler says so. Memory counts where a kernel names it.
+// The driver's compiler reports the excess when it compiles PTX. Memory counts only for kernels
+// that use it.
 TEST(Shared, PtxWithTooMuchIsRefused) {
   cuda_child(json::object(), [] {
     const auto result = [](int own, int others, const std::string& target = "sm_80") {
@@ -142,7 +145,7 @@ TEST(Shared, PtxWithTooMuchIsRefused) {
   });
 }
 
-// What an image does not tell shows when the kernel runs.
+// What an image does not state is checked when the kernel runs.
 TEST(Shared, WhatIsExecutedIsLimitedToo) {
   cuda_child(json::object(), [] {
     Elf64_Ehdr header{};

@@ -1,5 +1,5 @@
-// Streams and events of the stand-in: asynchronous to the caller, and ordered only where CUDA says
-// so. A dependency that is missing shows as a finding, and as a wrong number.
+// Tests streams and events of the stand-in driver: they are asynchronous to the caller, and ordered
+// only where CUDA guarantees it. A missing dependency shows as a finding and as a wrong number.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -36,8 +36,8 @@ TEST(Streams, RunBehindTheirCaller) {
   });
 }
 
-// The reader does not wait for the writer: it reads what was there before, and the writer then
-// writes over what an unordered operation reads.
+// The reader does not wait for the writer: it reads the old values, and the writer then overwrites
+// what an unordered operation reads.
 TEST(Streams, AMissingDependencyShows) {
   cuda_child(json::object(), [] {
     const CUstream writer = new_stream(), reader = new_stream();
@@ -57,7 +57,7 @@ TEST(Streams, AMissingDependencyShows) {
   });
 }
 
-// Also where the order happens to be right.
+// The race is found even if the operations happen to run in the right order.
 TEST(Streams, AMissingDependencyShowsInTheRightOrderToo) {
   cuda_child(json::object(), [] {
     const CUstream writer = new_stream(), reader = new_stream();
@@ -88,7 +88,7 @@ TEST(Streams, AnEventMendsIt) {
     gate.open();
     EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void*>(seen.data()), memory,
                    kCount * sizeof(int), reader),
-              CUDA_SUCCESS);  // waits: the target is pageable
+              CUDA_SUCCESS);  // waits, because the target is pageable
     EXPECT_EQ(seen, std::vector<int>(kCount, 5));
     EXPECT_EQ(call("cuEventQuery", written), CUDA_SUCCESS);
     EXPECT_EQ(call("cuEventDestroy_v2", written), CUDA_SUCCESS);
@@ -97,7 +97,8 @@ TEST(Streams, AnEventMendsIt) {
   });
 }
 
-// The host is a dependency too: what it waited for is before what it asks for next.
+// Waiting on the host is a dependency too: the work that the host waited for precedes the work that
+// it issues next.
 TEST(Streams, WaitingOfTheHostOrders) {
   for (const std::string way : {"stream", "event", "context", "query"}) {
     cuda_child(json::object(), [way] {
@@ -153,7 +154,7 @@ TEST(Streams, NonBlockingOnesDoNot) {
     hold(stream, &gate);
     EXPECT_EQ(launch_fill(memory, kCount, 5, stream), CUDA_SUCCESS);
     EXPECT_EQ(ints_at(memory, kCount),
-              std::vector<int>(kCount, 1));  // cuMemcpyDtoH does not wait for it
+              std::vector<int>(kCount, 1));  // cuMemcpyDtoH does not wait for `stream`
     gate.open();
     EXPECT_EQ(synchronize(stream), 719);
     EXPECT_TRUE(found("stream race"));
@@ -170,12 +171,12 @@ TEST(Streams, EachThreadHasADefaultStream) {
     hold(per_thread, &gate);
     std::thread([&] {
       call("cuCtxSetCurrent", context);
-      EXPECT_EQ(call("cuStreamQuery", per_thread), CUDA_SUCCESS);  // another stream than this one's
+      EXPECT_EQ(call("cuStreamQuery", per_thread), CUDA_SUCCESS);  // each thread has its own
     }).join();
     EXPECT_EQ(call("cuStreamQuery", per_thread), CUDA_ERROR_NOT_READY);
     EXPECT_EQ(launch_fill(memory, kCount, 5, per_thread), CUDA_SUCCESS);
     gate.open();
-    EXPECT_EQ(ints_at(memory, kCount), std::vector<int>(kCount, 5));  // it is a blocking one
+    EXPECT_EQ(ints_at(memory, kCount), std::vector<int>(kCount, 5));  // a blocking stream
     EXPECT_TRUE(findings().empty());
   });
 }
@@ -202,8 +203,8 @@ TEST(Streams, CopiesOfPageableMemoryTakeItAtOnceAndOfPinnedLater) {
   });
 }
 
-// cuMemcpyHtoD may return before the copy is there; only its own stream, and what that orders, is
-// then behind it.
+// cuMemcpyHtoD may return before the copy is complete; only its own stream, and streams that this
+// one orders, come after the copy.
 TEST(Streams, ASynchronousCopyOrdersOnlyBlockingStreams) {
   for (const unsigned flags : {0u, kNonBlocking}) {
     cuda_child(json::object(), [flags] {
@@ -257,14 +258,15 @@ TEST(Streams, WhatIsLeftIsDoneBeforeTheProcessEnds) {
         static Gate gate;
         const CUstream stream = new_stream();
         hold(stream, &gate);
-        launch_fill(new_memory(4), kCount, 5, stream);  // beyond its end
+        launch_fill(new_memory(4), kCount, 5, stream);  // out of bounds
         EXPECT_EQ(call("cuStreamDestroy_v2", stream), CUDA_SUCCESS);
         gate.open();
       },
       [] { EXPECT_TRUE(found("out-of-bounds write")); });
 }
 
-// With what the driver does at exit; the leak checker would miss the parent's other threads.
+// Calls exit(), so that the driver's exit code runs. Under AddressSanitizer it calls _exit(), since
+// the leak checker would miss the parent's other threads.
 void end_child(bool good) {
 #if defined(OPDOCK_TEST_ASAN)
   _exit(good ? 0 : 1);
@@ -273,7 +275,8 @@ void end_child(bool good) {
 #endif
 }
 
-// As in the real driver, and without hanging: no thread of a stream is there.
+// The child gets the real driver's error and does not hang, although the streams' threads do not
+// exist in it.
 TEST(Streams, AForkedChildCannotUseThem) {
   cuda_child(json::object(), [] {
     const CUstream stream = new_stream();

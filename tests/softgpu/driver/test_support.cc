@@ -35,7 +35,8 @@ std::string read_file(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Compiled kernels are kept for all tests, since their names come from their content.
+// Shares compiled kernels among all tests, which is safe because their names come from their
+// content.
 void share_libraries(const fs::path& code) {
   const fs::path shared = fs::path(BUILD_FOLDER) / "test-kernels";
   fs::create_directories(shared);
@@ -52,7 +53,7 @@ int run(const std::string& library, json config, const std::function<void()>& bo
   }
   library_handle = dlopen((fs::path(BUILD_FOLDER) / library).c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library_handle, nullptr) << dlerror();
-  try {  // beyond here it would run the parent's other tests
+  try {  // an exception that escaped would run the parent's other tests
     if (library_handle) body();
   } catch (const std::exception& error) {
     ADD_FAILURE() << error.what();
@@ -85,7 +86,7 @@ std::vector<json> events(const std::string& event) {
   std::vector<json> found;
   std::ifstream file(folder() / "record");
   for (std::string line; std::getline(file, line);) {
-    if (line.find('"' + event + '"') == line.npos) continue;  // parsing takes longer
+    if (line.find('"' + event + '"') == line.npos) continue;  // cheaper than parsing each line
     json parsed = json::parse(line);
     if (parsed["event"] == event) found.push_back(std::move(parsed));
   }
@@ -102,7 +103,8 @@ void in_child(const std::string& library, const json& config, const std::functio
   std::fflush(nullptr);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
-  if (child == 0) std::exit(run(library, config, body));  // exit: what the driver does then counts
+  // std::exit runs the driver's work at exit, which is part of the test.
+  if (child == 0) std::exit(run(library, config, body));
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)

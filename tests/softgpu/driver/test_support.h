@@ -1,4 +1,5 @@
-// Programs over the stand-in drivers, each in a process of its own: a device that failed stays so.
+// Runs programs over the stand-in drivers, each in a process of its own, because a device that
+// failed stays failed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,39 +16,41 @@ namespace softgpu_test {
 
 using nlohmann::json;
 
-// A folder of a child's files, removed at the end: the code folder and what is written.
+// Returns a child's temporary folder, which is removed at the end. It holds the code folder and the
+// files that are written.
 std::filesystem::path folder();
-// Texts of the findings file so far; whether one of them says `what`; the lines of the record with
-// that event.
+// findings() returns the texts in the findings file so far; found() returns whether one of them
+// contains `what`; events() returns the record's lines with that event.
 std::vector<std::string> findings();
 bool found(const std::string& what);
 std::vector<json> events(const std::string& event);
 
-// Runs `body` in a child with `config` (and "code", "findings" of folder()) in OPDOCK_SOFTGPU and
-// the library of that file name loaded; then `after` in the parent, while the folder is there. The
-// child's failures are the test's.
+// Runs `body` in a child process with `config` (plus "code" and "findings" in folder()) in
+// OPDOCK_SOFTGPU and the library of that file name loaded; then runs `after` in the parent, while
+// the folder still exists. A failure in the child fails the test.
 void in_child(
     const std::string& library, const json& config, const std::function<void()>& body,
     const std::function<void()>& after = [] {});
 
-// Kernels for images: `program` follows the vocabulary's include; `kernels` are its names.
-// `image` is what a driver is given (its bytes; `arch` as the code folder's entries have it).
+// Adds the source of an image's kernels to the code folder. `program` follows the vocabulary's
+// include; `kernels` are its names. `image` holds the bytes that a driver is given; `arch` is spelt
+// as in the code folder's entries.
 void add_code(const std::string& image, const std::string& backend, const std::string& arch,
               const std::string& program, const std::vector<std::string>& kernels);
 
-// A function of the library that in_child() loaded.
+// Returns a function of the library that in_child() loaded.
 void* symbol(const char* name);
 template <typename... Arguments>
 int call(const char* name, Arguments... arguments) {
   return reinterpret_cast<int (*)(Arguments...)>(symbol(name))(arguments...);
 }
 
-// Holds a stream back: its function is a host function that waits, given data(), until open() is
+// Holds a stream back: wait() is a host function that, called with data(), waits until open() is
 // called.
 class Gate {
  public:
   Gate();
-  ~Gate() { open(); }  // a test that fails early goes on
+  ~Gate() { open(); }  // lets the stream go on if a test fails early
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   static void wait(void* data);
@@ -56,7 +59,7 @@ class Gate {
 
  private:
   struct State;
-  State* state_;  // outlives the gate: a stream's thread may still be on its way out of wait()
+  State* state_;  // outlives the gate, because a stream's thread may still be leaving wait()
 };
 
 }  // namespace softgpu_test

@@ -1,4 +1,4 @@
-// Kernels that do not end, and divisions that have no result.
+// Tests kernels that do not end, and divisions and conversions without a defined result.
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
@@ -45,7 +45,8 @@ TEST_F(Budget, AWaitForNobody) {
   EXPECT_EQ(found.find("have not begun"), found.npos) << found;
 }
 
-// Each waits for the other, and whichever begins first waits for one that is not there.
+// Each block waits for all others, and the one that begins first waits for blocks that are not
+// resident.
 TEST_F(Budget, AWaitForABlockThatIsNotResident) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(32) meet(uint32_t* here) {\n"
@@ -64,7 +65,8 @@ TEST_F(Budget, AWaitForABlockThatIsNotResident) {
                    {"a wait without end", "test.cu:7", "3 of 4 have not begun",
                     "none may wait for one that is not resident"});
   }
-  // One that waits only for blocks that have begun goes on, and so does one that ends in time.
+  // A block that waits only for blocks that have begun makes progress, and so does one whose wait
+  // ends in time.
   const Kernel chain = make_kernel(
       "OPDOCK_KERNEL(256) chain(uint32_t* turn) {\n"
       "  if (thread_index() == 0) {\n"
@@ -149,7 +151,7 @@ struct Conversion {
   bool is_held;
 };
 
-// What a GPU clamps is not taken for the number that a CPU gives.
+// A GPU clamps such numbers. The engine reports them and does not use the number that a CPU gives.
 TEST(Convert, ANumberThatTheIntegerDoesNotHoldIsAFinding) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Conversion all[] = {{"int32_t", 2147483647.0, true},  {"int32_t", 2147483648.0, false},

@@ -1,4 +1,4 @@
-// Clusters and asynchronous copies: what they do, and what goes wrong with them.
+// Tests clusters and asynchronous copies: their results and their faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <numeric>
 
@@ -91,7 +91,8 @@ TEST(Cluster, OfABlockOrMemoryThatIsNotThere) {
   EXPECT_EQ(finding_of(launch_of(kernel, 1, 1, y.data(), 0, 1)), "");
 }
 
-// In each exchange each warp has what all warps of the cluster gave for it, though some are ahead.
+// In each exchange every warp sees what all warps of the cluster gave for that exchange, even if
+// some warps are ahead.
 TEST(Cluster, WarpsRelayToAllOfTheirCluster) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(64) tell(int* y) {\n"
@@ -153,7 +154,7 @@ TEST(CopyAsync, ArrivesWhenItIsWaitedFor) {
   std::vector<float> values(256);
   std::iota(values.begin(), values.end(), 0.0f);
   const DeviceArray<float> x(values), y(256);
-  for (uint32_t width : {32u, 64u}) {  // 64: an AMD GPU, where the copy is plain
+  for (uint32_t width : {32u, 64u}) {  // on 64-wide warps (AMD) the copy is an ordinary one
     const Kernel kernel = make_kernel(copy_text("copy_async_wait<1>();"), "stage", width);
     Launch launch = launch_of(kernel, 1, 32, x.data(), y.data());
     launch.shared_bytes = 1024;

@@ -1,4 +1,4 @@
-// Whose headers a source is compiled with, and by which program.
+// Tests which headers and which compiler a source is compiled with.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <filesystem>
@@ -10,8 +10,8 @@
 namespace softgpu {
 namespace {
 
-// A plugin carries the vocabulary of the Opdock that packed it. What belongs to the engine is the
-// engine's own, under whatever spelling of its name the plugin has another.
+// A plugin carries the vocabulary of the Opdock that packed it. The engine replaces the headers
+// that belong to it with its own, however the plugin spells their names.
 TEST(Compile, TheEnginesOwnHeadersWin) {
   for (const char* name : {"opdock/target_soft.cuh", "opdock/./target_soft.cuh", "softgpu/module.h",
                            "softgpu/device_calls.h"}) {
@@ -35,7 +35,7 @@ TEST(Compile, TheEnginesOwnHeadersWin) {
   }
 }
 
-// All else is the plugin's.
+// All other headers are the plugin's.
 TEST(Compile, APluginsOwnHeadersAreItsOwn) {
   KernelSource source;
   source.program = "#include \"opdock/device.cuh\"\n";

@@ -1,11 +1,11 @@
-// What kernels cost, where it can be counted by hand.
+// Tests the counters of kernels whose cost can be counted by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include "test_support.h"
 
 namespace softgpu {
 namespace {
 
-// What one launch adds.
+// Returns what one launch adds to its kernel's counters.
 Counters cost_of(const Launch& launch) {
   const auto now = [&] {
     for (const Counters& known : counters())
@@ -44,7 +44,7 @@ TEST(Counters, SectorsOfCoalescedStridedAndBroadcastLoads) {
   const DeviceArray<float> x(std::vector<float>(256 * 32, 1.0f)), y(256);
   const struct {
     int stride;
-    uint64_t sectors;  // of the 8 warps' loads
+    uint64_t sectors;  // of the loads of 8 warps
   } cases[] = {{1, 8 * 4}, {2, 8 * 8}, {8, 8 * 32}, {32, 8 * 32}, {0, 8 * 1}};
   for (const auto& each : cases) {
     const Counters cost = cost_of(launch_of(kernel, 2, 128, x.data(), y.data(), each.stride));
@@ -85,7 +85,7 @@ TEST(Counters, WideLoadsAndLoopsAndLanesThatSitOut) {
   const DeviceArray<float> x(std::vector<float>(128, 1.0f)), y(32);
   const Counters cost = cost_of(launch_of(kernel, 1, 32, x.data(), y.data(), 3));
   EXPECT_EQ(cost.global_load_requests, 3u);
-  // Half the lanes still touch half of each pair of 16 bytes, in every sector.
+  // Half of the lanes still touch one of each two 16-byte pieces, and so every sector.
   EXPECT_EQ(cost.global_load_sectors, 3u * 16u);
   EXPECT_EQ(cost.global_store_requests, 1u);
 }
@@ -102,7 +102,7 @@ TEST(Counters, BankConflicts) {
   const DeviceArray<float> y(32);
   const struct {
     int stride;
-    uint64_t conflicts;  // of the load, and the same of the store
+    uint64_t conflicts;  // of the load; the store has as many
   } cases[] = {{1, 0}, {2, 1}, {4, 3}, {32, 31}, {33, 0}, {0, 0}};
   for (const auto& each : cases) {
     const Counters cost = cost_of(launch_of(kernel, 1, 32, y.data(), each.stride));
@@ -123,9 +123,9 @@ TEST(Counters, WideSharedAccessesGoInParts) {
       "}\n",
       "wide");
   const DeviceArray<float> y(32);
-  // Stores: 8 lanes at a time fill the banks. Loads of each fourth word: 4 lanes a bank.
+  // Stores: 8 lanes at a time fill the banks. Loads of every fourth word: 4 lanes per bank.
   EXPECT_EQ(cost_of(launch_of(kernel, 1, 32, y.data(), 1)).shared_bank_conflicts, 0u + 3u);
-  // Twice as far apart: 2 lanes a bank in each part; 8 lanes a bank.
+  // With twice the stride, stores have 2 lanes per bank in each part, and loads 8 lanes per bank.
   EXPECT_EQ(cost_of(launch_of(kernel, 1, 32, y.data(), 2)).shared_bank_conflicts, 4u * 1u + 7u);
 }
 

@@ -1,4 +1,5 @@
-// Fibers keep what a function keeps across a call: its registers, its locals, its alignment.
+// Tests that fibers preserve across a switch what a function preserves across a call: registers,
+// local variables and alignment.
 // SPDX-License-Identifier: Apache-2.0
 #include "fiber.h"
 
@@ -18,7 +19,7 @@ double results[2];
 int done = 0;
 bool aligned = true;
 
-// More values in use across the switch than there are registers to keep them in.
+// Keeps more values live across the switch than there are registers.
 double work(int id, bool together) {
   const double scale = id + 1.5;
   double sum = 0, product = 1, last = 0;
@@ -45,7 +46,7 @@ void entry() {
 }
 
 TEST(Fiber, TwoTakeTurns) {
-  // Stacks are used again.
+  // Stacks are reused.
   const std::unique_ptr<char[]> stacks[2] = {std::make_unique<char[]>(kStackBytes),
                                              std::make_unique<char[]>(kStackBytes)};
   for (int round = 0; round < 3; ++round) {

@@ -1,11 +1,12 @@
-// Blocks that hand data to each other, rightly and not.
+// Tests blocks that hand data to each other, correctly and incorrectly.
 // SPDX-License-Identifier: Apache-2.0
 #include "test_support.h"
 
 namespace softgpu {
 namespace {
 
-// What two blocks that go these ways find, in one order.
+// Runs two blocks, one of which takes way `produce` and the other way `consume`, in the order that
+// the seed gives; returns the text of the findings.
 std::string found(const Kernel& kernel, uint32_t threads, size_t produce, size_t consume,
                   uint64_t seed, unsigned workers = 1) {
   configure({.seed = seed, .workers = workers, .counters = false, .steps = kSteps});
@@ -20,14 +21,14 @@ std::string found(const Kernel& kernel, uint32_t threads, size_t produce, size_t
 
 constexpr uint64_t kOrders = 10;
 
-// Nothing is found with any of many orders.
+// Expects that no order of many leads to a finding.
 void expect_clean(const Kernel& kernel, uint32_t threads, size_t produce, size_t consume) {
   for (uint64_t seed = 0; seed < kOrders; ++seed)
     ASSERT_EQ(found(kernel, threads, produce, consume, seed, 1 + seed % 2), "")
         << produce << ", " << consume << ", seed " << seed;
 }
 
-// Found with each of many orders.
+// Expects a finding in each of many orders.
 void expect_race(const Kernel& kernel, uint32_t threads, size_t produce, size_t consume,
                  const std::vector<std::string>& parts) {
   SCOPED_TRACE(std::to_string(produce) + ", " + std::to_string(consume));
@@ -35,8 +36,8 @@ void expect_race(const Kernel& kernel, uint32_t threads, size_t produce, size_t 
     expect_finding(found(kernel, threads, produce, consume, seed), parts);
 }
 
-// The first block to come writes and sets flags[1], the second waits for that and reads. One kernel
-// has all the ways to do so; which, the launch says.
+// The first block to arrive writes data and sets flags[1]; the second waits for the flag and reads.
+// One kernel contains all ways of doing so; the launch's arguments select the ways.
 struct Ways {
   std::vector<std::string> produce, consume;
 
@@ -71,7 +72,8 @@ TEST(Handover, NeedsAFenceOnBothSides) {
   const std::string set = kSet, wait = kWait, fence = kFence, barrier = kBarrier, write = kWrite,
                     read = kRead;
   Ways ways;
-  // Each thread for itself, or one for all that meet it at barriers; the rest forget it.
+  // Either each thread fences for itself, or one thread fences for all that meet it at barriers.
+  // The other ways omit a fence.
   ways.produce = {write + fence + barrier + set,
                   write + barrier + fence + set,
                   write + barrier + "if (i == 0) device_fence(); " + set,
@@ -110,14 +112,14 @@ TEST(Handover, AFenceWithoutABarrierIsItsThreadsAlone) {
                   wait + " block_barrier(); device_fence();" + read};
   const Kernel kernel = ways.kernel();
   expect_race(kernel, 64, 0, 0, {"race: read"});
-  // A warp's barrier is enough within the warp.
+  // A warp barrier suffices within the warp.
   expect_clean(kernel, 32, 0, 1);
   expect_race(kernel, 64, 0, 1, {"race: read"});
   expect_clean(kernel, 32, 1, 2);
 }
 
-// What comes after the fence needs one of its own: a second stage that forgets it. And reading what
-// the other one then overwrites needs as much.
+// Writes after the fence need a fence of their own, which a second stage forgets here. A read of
+// data that the other block then overwrites needs one too.
 TEST(Handover, EachStageNeedsItsFence) {
   const std::string first =
       "data[i] = i; device_fence(); block_barrier(); if (i == 0) atomic_exchange(flags + 1, 1u); "
@@ -161,8 +163,8 @@ TEST(Handover, BlocksThatHandOverNothing) {
   configure({});
 }
 
-// The last block to come adds up what all have written, and readies the counter for the next
-// launch.
+// The last block to arrive adds up what all blocks have written, and resets the counter for the
+// next launch.
 TEST(Handover, TheLastBlockReadsWhatOthersFenced) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(64) total(int* parts, uint32_t* count, int* out, int fences) {\n"
@@ -202,7 +204,7 @@ TEST(Handover, TheLastBlockReadsWhatOthersFenced) {
   configure({});
 }
 
-// The same in two stages: what the last of a group was handed, it hands on.
+// Does the same in two stages: the last block of a group hands on what was handed to it.
 TEST(Handover, WhatWasHandedOverIsHandedOn) {
   const auto total = [](const std::string& between) {
     return make_kernel(

@@ -1,4 +1,4 @@
-// Faults of kernels in memory, each planted, each found with its place.
+// Tests memory faults of kernels: each test plants one, which must be found at its place.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 
@@ -146,7 +146,7 @@ TEST(Memory, UninitialisedByteBetweenOthers) {
                  {"read of 4 bytes of uninitialised memory", "thread (2, 0, 0)"});
 }
 
-// Whole vectors are looked at together; what differs within one is found all the same.
+// The engine checks a whole vector at once, and still finds a difference within one.
 TEST(Memory, UninitialisedWordOfAVector) {
   const Kernel write = make_kernel(
       "OPDOCK_KERNEL(32) write(float* x) {\n"
@@ -173,7 +173,8 @@ TEST(Memory, UninitialisedWordOfAVector) {
   }
 }
 
-// The same of threads that write single words of what another one reads whole.
+// A race is also found between threads that write single words and a thread that reads the whole
+// vector.
 TEST(Memory, RaceForAWordOfAVector) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(64) race(float* x, float* y, int word) {\n"

@@ -1,4 +1,5 @@
-// The plugins' kernels on the engine, against plain loops in double, as 32- and 64-wide warps.
+// Runs the plugins' kernels on the engine with 32- and 64-wide warps, and compares the results with
+// plain loops in double.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -24,7 +25,7 @@ std::vector<float> numbers(size_t count, unsigned seed) {
   return out;
 }
 
-// Rows of binary16 are compared through a table of what each pattern means.
+// Converts a binary16 pattern through a table of all patterns, since whole rows are compared.
 double half_value(uint16_t bits) {
   const int exponent = (bits >> 10) & 31, fraction = bits & 1023;
   const double size = exponent == 0    ? std::ldexp(fraction, -24)

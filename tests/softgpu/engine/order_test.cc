@@ -1,4 +1,5 @@
-// Operations that touch what others touch: streams that do not wait, launches that begin early.
+// Tests operations that access the same memory: streams that do not wait, and launches that begin
+// early.
 // SPDX-License-Identifier: Apache-2.0
 #include "test_support.h"
 
@@ -24,7 +25,7 @@ TEST(Order, ReadOnAStreamThatDoesNotWait) {
   const Launch to_z = launch_of(kernel, 1, 32, y.data(), z.data());
   const Launch to_other = launch_of(kernel, 1, 32, y.data(), other.data());
   EXPECT_EQ(finding_of(on_stream(1, 1), first), "");
-  // The same stream, or one that waited.
+  // These run on the same stream, or on one that waited.
   EXPECT_EQ(finding_of(on_stream(1, 2), to_z), "");
   EXPECT_EQ(finding_of(on_stream(2, 1, {0, 1}), to_other), "");
   const DeviceArray<int> late(32);
@@ -61,7 +62,7 @@ TEST(Order, AllocationAndReleaseAreInOrderToo) {
   clear_findings();
 }
 
-// What reads before anybody has written says who may be about to.
+// A read before any write names the operations that may be about to write.
 TEST(Order, ReadOfWhatAnotherStreamHasYetToWrite) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(32) copy(const int* x, int* y) { y[thread_index()] = x[thread_index()]; }\n",
@@ -116,9 +117,9 @@ TEST(Order, AProgrammaticLaunchWaitsForTheOneBefore) {
     return finding_of(read, launch_of(kernels[1], 1, 64, x.data(), y.data(), before.data(), way));
   };
   const std::string race = "race with the launch before: ";
-  EXPECT_EQ(found(0, true), "");  // of what was done before that launch began
+  EXPECT_EQ(found(0, true), "");  // y was written before the previous launch began
   EXPECT_EQ(found(1, true), "");
-  EXPECT_EQ(found(2, true), "");  // one for all that it meets at a barrier
+  EXPECT_EQ(found(2, true), "");  // one thread waits for all that it meets at a barrier
   expect_finding(found(3, true), {race + "read"});
   expect_finding(found(4, true), {race + "read of 4 bytes that it writes",
                                   "a programmatic launch that has not waited", "test.cu:10",
@@ -127,7 +128,7 @@ TEST(Order, AProgrammaticLaunchWaitsForTheOneBefore) {
   for (int way = 0; way < 6; ++way) EXPECT_EQ(found(way, false), "") << way;
 }
 
-// ---- memory that is only to be read
+// ---- read-only memory
 
 TEST(Order, MemoryThatIsOnlyToBeReadIsNotWritten) {
   const Kernel kernel = make_kernel(
@@ -142,10 +143,10 @@ TEST(Order, MemoryThatIsOnlyToBeReadIsNotWritten) {
   expect_finding(finding_of(launch_of(kernel, 1, 64, x.data(), y.data(), 1)),
                  {"write of 4 bytes in memory that is only to be read", "test.cu:6",
                   "thread (5, 0, 0)", "which is what the kernel has by pointers to const alone"});
-  // One allocation that it has both ways.
+  // The kernel gets one allocation both as const and as non-const.
   ASSERT_EQ(finding_of(launch_of(kernel, 1, 64, x.data(), y.data() + 64, 0)), "");
   EXPECT_EQ(finding_of(launch_of(kernel, 1, 64, y.data() + 64, y.data(), 1)), "");
-  // What the caller says, of a part.
+  // The caller declares a part of an allocation read-only.
   Operation operation;
   operation.read_only = {{reinterpret_cast<uintptr_t>(y.data() + 64), 256, "an input of f()"}};
   EXPECT_EQ(finding_of(operation, launch_of(kernel, 1, 64, x.data(), y.data(), 0)), "");

@@ -1,4 +1,5 @@
-// opdock/philox.cuh in host code and in kernels: the published generator, at any position.
+// Tests opdock/philox.cuh in host code and in kernels: it gives the published generator's numbers
+// at any position.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/philox.cuh"
 
@@ -31,8 +32,8 @@ const std::vector<Known>& known() {
   return rows;
 }
 
-// Section 4.2 of the paper, a word at a time: the left words are multiplied, and what is above a
-// product's lower word goes to the other side.
+// Implements section 4.2 of the paper one word at a time: the left words are multiplied, and each
+// product's upper word goes to the other side.
 Words philox(Words c, uint64_t key) {
   constexpr uint64_t kWord = uint64_t{1} << 32;
   for (uint64_t round = 0; round < 10; ++round) {
@@ -55,7 +56,8 @@ uint32_t number(uint64_t seed, uint64_t n) {
 
 constexpr uint64_t kSeed = 0x0123456789abcdef;
 
-// Positions of every remainder; where the counter's lower word overflows; and the last ones.
+// Returns positions with every remainder, positions where the counter's lower word overflows, and
+// the last positions.
 std::vector<uint64_t> positions() {
   std::vector<uint64_t> all;
   for (uint64_t near : {uint64_t{4}, uint64_t{4} << 32, uint64_t{0}})
@@ -122,7 +124,8 @@ TEST(Philox, NumbersFromAnyPositionInKernels) {
         {"draw"}, width);
     ASSERT_EQ(kernels.size(), 1u);
     const DeviceArray<uint64_t> first(all), seed(std::vector<uint64_t>{kSeed});
-    // The seed by value; then in the device's memory, where the other one does not count.
+    // First the seed is passed by value; then it lies in device memory, and the value argument is
+    // ignored.
     for (const bool in_memory : {false, true}) {
       const opdock::RandomSource random = {
           in_memory ? 99 : kSeed, 7,

@@ -1,11 +1,11 @@
-// Threads that get in each other's way, planted, and near misses that are right.
+// Tests races between threads: planted ones, and correct kernels that come close to one.
 // SPDX-License-Identifier: Apache-2.0
 #include "test_support.h"
 
 namespace softgpu {
 namespace {
 
-// Nothing is found with any of many orders.
+// Expects that no order of many leads to a finding.
 void expect_clean(const Launch& launch) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
@@ -14,7 +14,7 @@ void expect_clean(const Launch& launch) {
   configure({});
 }
 
-// Found with each of many orders, not only with an unlucky one.
+// Expects a finding in each of many orders, not only in an unlucky one.
 void expect_always(const Launch& launch, const std::vector<std::string>& parts) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
@@ -44,7 +44,7 @@ TEST(Race, SharedReadAndWriteWithoutABarrier) {
   expect_always(launch_of(kernel, 1, 64, y.data(), global.data()),
                 {"race: ", "of 4 bytes that another thread", "test.cu:", "other    thread (",
                  "shared memory of test.cu:4"});
-  // Either side can come second; both lines are named.
+  // Either access can come second; the finding names both lines.
   const std::string found = finding_of(launch_of(kernel, 1, 64, y.data(), global.data()));
   expect_finding(found, {"test.cu:6", "test.cu:8"});
   const Kernel right = make_kernel(reverse("block_barrier();", "shared"), "reverse");
@@ -94,7 +94,7 @@ TEST(Race, WriteAfterAReadByMany) {
     expect_always(launch_of(kernel, 1, threads, y.data()), {"race: ", "test.cu:8", "test.cu:10"});
   const Kernel right = make_kernel("#define BARRIER block_barrier();\n" + text, "replace");
   expect_clean(launch_of(right, 1, 64, y.data()));
-  // One warp's barrier after the reads of two warps.
+  // With one warp barrier after the reads, one warp is correct and two warps race.
   const Kernel half = make_kernel("#define BARRIER warp_barrier();\n" + text, "replace");
   expect_clean(launch_of(half, 1, 32, y.data()));
   expect_always(launch_of(half, 1, 64, y.data()), {"race: "});
@@ -116,8 +116,8 @@ TEST(Race, BytesOfOneWordAreApart) {
 }
 
 TEST(Race, ManyBarriersAreStillToldApart) {
-  // Blocks and warps count barriers in few bits; a race after they ran over is found, and a right
-  // kernel is right.
+  // Blocks and warps count barriers in few bits. After the counter wraps around, a race is still
+  // found, and a correct kernel has no finding.
   const std::string text =
       "OPDOCK_KERNEL(64) turns(int* y, int rounds, int gap) {\n"
       "  OPDOCK_SHARED(int, a, 64);\n"

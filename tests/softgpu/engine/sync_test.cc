@@ -1,4 +1,4 @@
-// Barriers, shuffles and warps of both widths.
+// Tests barriers and shuffles, with warps of both widths.
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 #include <thread>
@@ -107,7 +107,7 @@ TEST(Shuffle, ValuesForBothWidths) {
   }
 }
 
-// A warp taken for 32 wide: right where it is, a race where it is 64.
+// This kernel assumes 32-wide warps: it is correct on them and has a race on 64-wide ones.
 TEST(Width, ScratchOfAWarpThatIsTakenFor32Wide) {
   const std::string text =
       "OPDOCK_KERNEL(64) sums(const float* x, float* y) {\n"
@@ -137,7 +137,7 @@ TEST(Width, ReductionThatIsTakenFor32Wide) {
     const DeviceArray<float> y(64 / width);
     EXPECT_EQ(finding_of(launch_of(make_kernel(text, "sum", width), 1, 64, x.data(), y.data())),
               "");
-    // What a test against an oracle sees.
+    // A test against an oracle sees the wrong sum.
     EXPECT_EQ(y.get()[0] == static_cast<float>(width), width == 32);
   }
 }
@@ -145,7 +145,7 @@ TEST(Width, ReductionThatIsTakenFor32Wide) {
 // ---- the order of blocks and threads
 
 TEST(Seed, DecidesTheOrderAndFindsAgain) {
-  // Writes out of bounds if thread 3 of block 1 is the first of them all to come by.
+  // The write is out of bounds if thread 3 of block 1 is the first thread to run.
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(8) first(int* seen, int* y) {\n"
       "  const int mine = static_cast<int>(block_index()) * 8 + thread_index();\n"
@@ -160,7 +160,7 @@ TEST(Seed, DecidesTheOrderAndFindsAgain) {
   std::set<int> firsts;
   std::vector<uint64_t> bad;
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    // seen is another's memory afterwards: the race that follows is no matter here.
+    // seen[0] names another thread afterwards; the race that follows does not matter here.
     const DeviceArray<int> seen(std::vector<int>(1, -1));
     configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     const std::string found = finding_of(launch_of(kernel, 2, 8, seen.data(), y.data()));
@@ -238,7 +238,7 @@ TEST(Launch, SeveralAtOnce) {
         const DeviceArray<int> x(std::vector<int>(64 * 80, t + round)), y(80);
         EXPECT_TRUE(execute({}, launch_of(kernel, 80, 64, x.data(), y.data())));
         EXPECT_EQ(y.get(), std::vector<int>(80, 64 * (t + round)));
-        // Another one's fault stops nobody else.
+        // One thread's fault does not stop the other threads.
         EXPECT_FALSE(execute({}, launch_of(kernel, 81, 64, x.data(), y.data())));
         EXPECT_EQ(last_fault(), Fault::kAddress);
       }
@@ -287,7 +287,7 @@ TEST(Compile, SaysWhatToWriteForCudasNames) {
             "dynamic_shared<T>()\n"
             "mine.cuh:7: threadIdx is CUDA's; write thread_index(), thread_index_y(), "
             "thread_index_z()\n");
-  // The compiler's own message stays, although a header has one of CUDA's names in a macro.
+  // The compiler's own message survives, although a header uses one of CUDA's names as a macro.
   source.program = "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(1) mine() { nonsense(); }\n";
   source.headers.emplace_back("mine.h", "#define MINE __syncthreads()\n");
   EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");

@@ -1,4 +1,4 @@
-// Kernels given as text, compiled and launched by tests of the engine.
+// Compiles and launches kernels that engine tests give as text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,23 +14,23 @@
 
 namespace softgpu {
 
-// What a block of these tests' kernels may take.
+// Step limit of a block in these tests' kernels.
 inline constexpr uint64_t kSteps = 1 << 24;
 
-// The text of a file of the repository, by its path from there.
+// Returns the text of a file of the repository; `path` is relative to its root.
 std::string read_source(const std::string& path);
-// The vocabulary's headers, and those files too, without their folders.
+// Returns the vocabulary's headers and the files at `paths`, all without their folders.
 std::vector<std::pair<std::string, std::string>> headers_with(
     const std::vector<std::string>& paths);
 
-// Compiles and opens; a test failure and nothing if that fails.
+// Compiles and opens kernels; on failure, fails the test and returns nothing.
 std::vector<Kernel> make_kernels(const std::string& program,
                                  const std::vector<std::string>& expressions, uint32_t warp_size,
                                  const std::vector<std::string>& paths = {});
 Kernel make_kernel(const std::string& program, const std::string& expression,
                    uint32_t warp_size = 32);
 
-// Elements in device memory, released at the end.
+// Array in device memory, released by its destructor.
 template <typename T>
 class DeviceArray {
  public:
@@ -76,13 +76,13 @@ Launch launch_of(const Kernel& kernel, uint32_t blocks, uint32_t threads, const 
   return launch;
 }
 
-// What executing finds; empty if it finds nothing.
+// Executes the launch and returns the text of its finding, or an empty string.
 std::string finding_of(const Operation& operation, const Launch& launch);
 inline std::string finding_of(const Launch& launch) {
   return finding_of(Operation(), launch);
 }
 
-// A test failure for each part that the text does not have.
+// Fails the test for each of `parts` that the text does not contain.
 void expect_finding(const std::string& text, const std::vector<std::string>& parts);
 
 }  // namespace softgpu

@@ -1,5 +1,5 @@
-// The words of the vocabulary beyond loads, barriers and shuffles: what they compute, and what goes
-// wrong with them.
+// Tests the vocabulary's functions other than loads, barriers and shuffles: their results and their
+// faults.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
@@ -116,7 +116,7 @@ TEST(Words, AnAtomicAndAPlainAccessRace) {
       "  else atomic_max(x, 0);\n"
       "}\n",
       "mixed");
-  // Nobody changes anything; that is no excuse.
+  // The accesses change no value, but they are a race anyway.
   const DeviceArray<int> x(std::vector<int>(1, 1));
   for (uint64_t seed = 0; seed < 20; ++seed) {
     configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});

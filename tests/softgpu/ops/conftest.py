@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs on software GPUs: each in a process of its own, since a driver reads its configuration
-once and a device that failed stays so."""
+"""Fixtures that run programs on software GPUs, each in a process of its own, since a driver reads
+its configuration once and a device that failed stays failed."""
 
 import dataclasses
 import json
@@ -21,10 +21,10 @@ from programs import Programs
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 TOOLS = BUILD / "libexec" / "opdock"
 SM_90 = [{"arch": "sm_90"}]
-# Both drivers, warps of 32 and 64 threads. gfx1030 as well: the tests in C++ (gpu.h).
+# Both drivers, with warps of 32 and 64 threads. The tests in C++ (gpu.h) run on gfx1030 as well.
 ARCHS = ["sm_90", "gfx90a"]
 
-# What the programs below begin with.
+# Every program below begins with this text.
 PROLOGUE = """
 import json, os, sys
 import torch
@@ -47,10 +47,10 @@ def wrong(found, x):  # of softmax: how many elements
 @dataclasses.dataclass
 class Done:
     status: int
-    shown: dict  # what the program gave to show()
+    shown: dict  # what the program passed to show()
     stderr: str
-    findings: list  # texts
-    record: list  # what the driver was asked for
+    findings: list  # their texts
+    record: list  # the calls that the driver recorded
 
     def events(self, name):
         return [line for line in self.record if line["event"] == name]
@@ -58,7 +58,8 @@ class Done:
 
 @pytest.fixture(scope="session")
 def code():
-    """The code folder of the built plugins, kept between runs: nothing is compiled twice."""
+    """Returns the code folder of the built plugins. It is kept between runs, so that nothing is
+    compiled twice."""
     folder = BUILD / "tests" / "softgpu" / "ops" / "code"
     folder.mkdir(parents=True, exist_ok=True)
     plugins = [BUILD / "plugins" / f"{n}.so" for n in tree_plugins.with_kernels("cuda", "rocm")]
@@ -68,7 +69,7 @@ def code():
 
 @pytest.fixture(params=ARCHS)
 def arch(request):
-    """Each kind of software GPU for which the plugins have images."""
+    """Yields each kind of software GPU for which the plugins have images."""
     if request.param.startswith("gfx"):
         needs_hiprtc()
     else:
@@ -93,7 +94,8 @@ def needs_images(member, compiler):
 
 @pytest.fixture(scope="session")
 def programs(code, tmp_path_factory):
-    """The programs' server, with the loader's variables that every program has."""
+    """Starts the server that runs the programs, with the loader variables that every program
+    has."""
     scratch = tmp_path_factory.mktemp("torch")
     env = software.environment(os.environ, TOOLS / "softgpu", code, [], scratch)
     with Programs("import torch; torch.set_num_threads(1)", env) as programs:
@@ -102,8 +104,9 @@ def programs(code, tmp_path_factory):
 
 @pytest.fixture
 def soft(tmp_path, code, programs):
-    """soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU): runs Python text. Of the
-    variables the loader's own come too late."""
+    """Returns soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU), which runs Python
+    text. Variables for the dynamic loader have no effect here, since the server has already
+    started."""
 
     def run(program, gpus=SM_90, variables=(), check=True, code=code, **settings):
         findings, record = tmp_path / "findings", tmp_path / "record"

@@ -1,5 +1,5 @@
-// Copies between the host and software GPUs, by the plugin convert_copy: when they take place on
-// streams that are held back, from and to memory that the driver copies by itself.
+// Tests the plugin convert_copy, which copies between the host and software GPUs: when copies take
+// place on streams that are held back, from and to memory that the driver can copy directly.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace softgpu_ops {
 namespace {
 
 constexpr int64_t kCount = 1000;
-constexpr int kPooled = 8;  // of the plugin's buffers may wait for streams
+constexpr int kPooled = 8;  // number of the plugin's buffers that may wait for streams
 
 std::vector<float> ascending(float first = 0) {
   std::vector<float> numbers(kCount);
@@ -37,7 +37,7 @@ std::vector<T> read_back(const void* memory, void* stream) {
 
 class Copies {
  public:
-  // Each on a stream of the current device.
+  // Each copy runs on a stream of the current device.
   void to_device(void* stream, const opdock::TensorView& dst, std::vector<float>& src) const {
     const opdock_call_options options = on(stream);
     to_device_.into({}, &options, dst, here(src));
@@ -54,7 +54,7 @@ class Copies {
                          to_host_ = runtime_.function("copy_to_host");
 };
 
-// A thread that is joined at the end of the scope, and whether its work is done.
+// Thread that is joined at the end of the scope, and knows whether its work is done.
 class Work {
  public:
   explicit Work(const std::function<void()>& work)
@@ -63,7 +63,7 @@ class Work {
           is_done_ = true;
         }) {}
   ~Work() { thread_.join(); }
-  // Still running after a time in which it would have ended if it did not wait.
+  // Returns whether the work still runs after a time in which it would have ended without waiting.
   bool is_waiting() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return !is_done_;

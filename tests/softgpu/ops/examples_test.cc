@@ -1,5 +1,5 @@
-// Every op of this tree with kernels for the software GPU gives there what it gives on the CPU: the
-// plugins' examples (tests/plugins/examples.h) through the host.
+// Runs every op of this tree that has kernels for the software GPU, and compares its results with
+// the CPU's. The plugins' examples (tests/plugins/examples.h) go through the host.
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/examples.h"
 
@@ -21,7 +21,8 @@ using opdock_test::Type;
 class Examples : public SoftGpu {};
 INSTANTIATE_TEST_SUITE_P(Soft, Examples, every_arch(), arch_name);
 
-// Whether the example's op has kernels in its plugin's binary for this GPU, and runs on the CPU.
+// Returns whether the example's op has kernels for this GPU in its plugin's binary, and also runs
+// on the CPU.
 bool is_for(const Example& example, const std::string& backend) {
   for (const opdock_test::TreePlugin& plugin : opdock_test::plugins_with_kernels(backend))
     for (const opdock_test::TreeOp& op : plugin.ops)
@@ -30,8 +31,8 @@ bool is_for(const Example& example, const std::string& backend) {
   return false;
 }
 
-// The example's arguments on the GPU, but for those that an op wants on the CPU; generators with
-// the numbers that they have now.
+// The example's arguments on the GPU, except those that an op wants on the CPU. Generators keep
+// their present positions.
 class Moved {
  public:
   Moved(const Example& example, const opdock_function_info& op)
@@ -49,7 +50,7 @@ class Moved {
   }
   Moved(const Moved&) = delete;
 
-  // Takes what the op has written there back.
+  // Copies back what the op has written to these arrays.
   void copy_back(const std::vector<Array*>& arrays) const {
     for (Array* array : arrays) {
       const auto moved = memory_.find(array->tensor()->data);
@@ -74,7 +75,7 @@ class Moved {
     tensor->data = there;
   }
 
-  std::map<void*, std::pair<void*, size_t>> memory_;  // here: there, and how much
+  std::map<void*, std::pair<void*, size_t>> memory_;  // {host address: (device address, bytes)}
   opdock_test::ChangedTensors there_;
   std::vector<opdock_generator> generators_;
 
@@ -89,7 +90,8 @@ std::vector<double> numbers_of(const std::vector<Array*>& arrays) {
   return numbers;
 }
 
-// The results of a call, which the host allocates, of the types of the example's outputs.
+// Calls the op and returns its results, which the host allocates, with the types of the example's
+// outputs.
 std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Example& example,
                                             const std::vector<opdock_value>& args) {
   opdock::ResultList returned(op.info().num_results);
@@ -99,7 +101,7 @@ std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Ex
                     returned.data(), static_cast<uint32_t>(returned.size()), error, sizeof error),
       OPDOCK_OK)
       << error;
-  // Tensors one after the other, those of lists too.
+  // Flattens the results: tensors, and the tensors of lists, one after the other.
   std::vector<opdock::ResultTensor> outputs;
   for (size_t i = 0; i < returned.size(); ++i) {
     if (returned.value(i).tag == OPDOCK_TAG_TENSOR) outputs.push_back(returned[i]);
@@ -113,7 +115,7 @@ std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Ex
     const std::vector<int64_t> shape(from.shape, from.shape + from.ndim);
     Array& to = *found.emplace_back(std::make_unique<Array>(example.outputs[i]->type(), shape));
     const size_t bytes = static_cast<size_t>(to.numel() * owned.dtype().bytes());
-    if (bytes == 0) continue;  // its memory may be nowhere
+    if (bytes == 0) continue;  // an empty tensor may have no memory
     if (from.device.type == OPDOCK_CPU) {
       std::memcpy(to.tensor()->data, from.data, bytes);
     } else {
@@ -139,7 +141,7 @@ TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
   }
   gpu_child(GetParam(), json::object(), [] {
     const std::string backend = is_amd(GetParam()) ? "rocm" : "cuda";
-    // No plugin packs the kernels of products, which are compiled when they are needed.
+    // No plugin packs kernels of matrix products; they are compiled when they are needed.
     setenv("OPDOCK_JIT", "auto", 1);
     setenv("OPDOCK_JIT_KEEP", CODE, 1);
     const opdock::Runtime runtime;
@@ -162,7 +164,7 @@ TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
       ASSERT_EQ(there.size(), wanted.size());
       for (size_t output = 0; output < wanted.size(); ++output) {
         ASSERT_EQ(there[output]->shape(), wanted[output]->shape());
-        // A few roundings in float, and those of the results.
+        // The tolerance covers a few roundings in float and the rounding of the results.
         const double relative = 1e-5 + 2 * opdock_test::half_ulp(wanted[output]->type());
         for (int64_t i = 0; i < wanted[output]->numel(); ++i) {
           const double want = wanted[output]->get(i);

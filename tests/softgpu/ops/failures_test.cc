@@ -1,5 +1,5 @@
-// Software GPUs that fail, from C++: each failure gives its status and its message, and no result
-// that is wrong; the process lives on, and so does the CPU.
+// Tests software GPUs that fail, from C++. Each failure gives its status and message and no wrong
+// result; the process and the CPU continue to work.
 // SPDX-License-Identifier: Apache-2.0
 #include "softmax_rows.h"
 
@@ -9,7 +9,7 @@ namespace {
 class Failures : public SoftGpu {};
 INSTANTIATE_TEST_SUITE_P(Soft, Failures, every_arch(), arch_name);
 
-// What both drivers call the same.
+// Names of the functions, which both drivers have.
 struct Names {
   explicit Names(const std::string& arch) : amd(is_amd(arch)) {}
   bool amd;
@@ -24,7 +24,8 @@ json failure(const char* function, int call, int error, bool sticky = false) {
   return {{"failures", {rule}}};
 }
 
-// Calls softmax once. OPDOCK_OK: the result was right; else *text says what was wrong.
+// Calls softmax once. Returns OPDOCK_OK if the result was right; otherwise *text states what went
+// wrong.
 opdock_status attempt(const opdock::Function& softmax, void* x, const std::vector<float>& values,
                       std::string* text) {
   try {
@@ -39,7 +40,7 @@ opdock_status attempt(const opdock::Function& softmax, void* x, const std::vecto
   }
 }
 
-// Softmax `times` times on a GPU with the failure; then the CPU, which is as it was.
+// Calls softmax `times` times on a GPU with the failure, then on the CPU, which must still work.
 void attempts(const char* arch, const json& rule, int times,
               const std::function<void(int call, opdock_status, const std::string&)>& check) {
   gpu_child(arch, rule, [&] {
@@ -125,12 +126,12 @@ TEST_P(Failures, ADeviceThatIsTooSmall) {
     std::vector<opdock::ResultList> kept;
     for (int i = 0; i < 2; ++i) kept.push_back(softmax(rows(x)));
     EXPECT_EQ(attempt(softmax, x, values, &text), OPDOCK_OUT_OF_MEMORY) << text;
-    kept.clear();  // room again
+    kept.clear();  // there is room again
     EXPECT_EQ(attempt(softmax, x, values, &text), OPDOCK_OK) << text;
   });
 }
 
-// Memory that is smaller than the tensor says, as a wrong size would make it.
+// The memory is smaller than the tensor's shape states, as after a wrong size computation.
 TEST_P(Failures, AnAccessOutsideOfItsMemoryLosesTheDevice) {
   gpu_child(GetParam(), json::object(), [] {
     opdock::Runtime runtime;

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr int kToDevice = 1, kToHost = 2;  // hipMemcpyKind
 constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
 
-bool amd = false;  // the child's driver
+bool amd = false;  // set in the child: the driver is AMD's
 
 const char* either(const char* cuda, const char* hip) {
   return amd ? hip : cuda;
@@ -30,12 +30,13 @@ void prepare_host() {
   setenv("OPDOCK_BUILD", "never", 1);
   setenv("OPDOCK_JIT", "never", 1);
   setenv("OPDOCK_FALLBACK", "error", 1);
-  setenv("OPDOCK_GEMM", "plain", 1);  // the libraries for products need a GPU
-  // Facts about CUDA's GPUs come from a process of the host's, which opens its libraries itself.
+  setenv("OPDOCK_GEMM", "plain", 1);  // the GEMM libraries need a real GPU
+  // The host learns facts about CUDA GPUs from a process of its own, which opens the libraries
+  // itself.
   const char* others = std::getenv("LD_LIBRARY_PATH");
   const std::string drivers = fs::path(SOFTGPU_KFD).parent_path().string();
   setenv("LD_LIBRARY_PATH", others ? (drivers + ":" + others).c_str() : drivers.c_str(), 1);
-  // Those about AMD's come from the kernel's driver.
+  // Facts about AMD GPUs come from the kernel driver.
   setenv("OPDOCK_KFD", (folder() / "kfd").c_str(), 1);
   fs::remove_all(folder() / "code");
   fs::create_directory_symlink(CODE, folder() / "code");
@@ -43,7 +44,7 @@ void prepare_host() {
   ASSERT_EQ(std::system(kfd.c_str()), 0);
 }
 
-// Whether an image for it is in the code folder.
+// Returns whether the code folder has an image for the architecture.
 bool has_image(const std::string& arch) {
   for (const fs::directory_entry& entry : fs::directory_iterator(CODE)) {
     if (!entry.is_regular_file()) continue;

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The test_*.py of all plugins with kernels on one software GPU, as one Meson test.
+"""Runs the test_*.py of all plugins with kernels on one software GPU, as one Meson test.
 
     grid.py NAME ARCH SEED [MOST [PLUGIN…]]
 
-NAME is the Meson test's name; MOST how many tests of each plugin are run, but all of those that are
-named; without it all. Fails as
-well where the run left a finding behind, leaked device memory among them, or where a kernel of a
-plugin was not executed (by a choice of its tests: where none was). Skipped (77) where the plugins
-were packed without the GPU's compiler, hipRTC or NVRTC.
-"""
+NAME is the Meson test's name. MOST is how many tests of each plugin are run; the named PLUGINs run
+all of theirs, and without MOST every plugin does. The test fails also if the run left a finding,
+such as leaked device memory, or if a kernel of a plugin was not executed (with MOST: if a plugin
+executed none). It is skipped (77) where the plugins were packed without the GPU's compiler, hipRTC
+or NVRTC."""
 
 import json
 import os
@@ -21,8 +20,8 @@ from pathlib import Path
 import opdock
 from opdock._author import soft
 
-# Kernels for tensor cores, of which those for AMD's GPUs are empty, and one for clusters: nothing
-# launches them there.
+# Kernels for tensor cores, whose versions for AMD GPUs are empty, and one kernel for clusters. They
+# are never launched on AMD GPUs.
 FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_by_columns"}
 FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
 
@@ -31,15 +30,15 @@ HIP_IMAGES_NIGHTLY = {"attention", "linear"}
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-import tree_plugins  # noqa: E402 (the line above says where it is)
+import tree_plugins  # noqa: E402 (the line above sets its path)
 
 
 def launched(record):
-    """{a kernel's mangled name: how often the run launched it}."""
+    """Returns {a kernel's mangled name: how often the run launched it}."""
     counts = Counter()
     with record.open() as lines:
         for line in lines:
-            if '"launch"' in line:  # most are copies and allocations
+            if '"launch"' in line:  # most lines are copies and allocations
                 event = json.loads(line)
                 if event["event"] == "launch" and not event.get("result"):
                     counts[event["function"]] += 1
@@ -47,8 +46,8 @@ def launched(record):
 
 
 def executed(counts, functions):
-    """{function: how often it was launched} of kernels' functions, "softmax::any_rows", whose
-    mangled names have their identifiers, each behind its length."""
+    """Returns {function: how often it was launched} for kernels' functions such as
+    "softmax::any_rows". Mangled names contain the identifiers, each behind its length."""
     mangled = {f: "".join(f"{len(part)}{part}" for part in f.split("::")) for f in functions}
     return {
         function: sum(count for name, count in counts.items() if mangled[function] in name)
@@ -86,12 +85,13 @@ def main():
             "OPDOCK_PLUGIN_PATH": str(build / "plugins"),
             "OPDOCK_BUILD": "never",
             "OPDOCK_FALLBACK": "error",
-            "OPDOCK_GEMM": "plain",  # the libraries for products need a GPU
+            "OPDOCK_GEMM": "plain",  # the GEMM libraries need a real GPU
         }
         words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
         words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in plugins)]
         if backend == "rocm":
-            env["OPDOCK_TEST_WAYS"] = "1"  # the same source as for CUDA, in warps of another width
+            # The source is the same as for CUDA, with another warp width.
+            env["OPDOCK_TEST_WAYS"] = "1"
         if most:
             env["OPDOCK_TEST_SAMPLE"] = f"{most[0]} {seed} {' '.join(most[1:])}"
         status = subprocess.run(words, env=env).returncode

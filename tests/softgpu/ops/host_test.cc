@@ -1,5 +1,5 @@
-// The host and a plugin over software GPUs, from C++: streams, graphs, devices and threads, and
-// what a missing order costs. Runs under the sanitizers too.
+// Tests the host and a plugin over software GPUs, from C++: streams, graphs, devices and threads,
+// and the effect of a missing order. It also runs under the sanitizers.
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 #include <thread>
@@ -22,7 +22,7 @@ TEST_P(SoftGpu, ACallIsEnqueuedOnItsStreamAndReturns) {
     std::vector<float> found;
     Gate gate;
     ASSERT_EQ(hold(stream, &gate), 0);
-    ASSERT_EQ(to_device(x, values.data(), kBytes, stream), 0);  // comes after the gate
+    ASSERT_EQ(to_device(x, values.data(), kBytes, stream), 0);  // runs after the gate
     const opdock_call_options options = on(stream);
     softmax.into({rows(y)}, &options, rows(x));
     EXPECT_EQ(query(stream), kNotReady) << "the call waited for the device";
@@ -47,7 +47,7 @@ TEST_P(SoftGpu, ACallOnAnotherStreamThanItsArgumentsIsFound) {
     EXPECT_NE(read(y, &found, uses), 0) << "a result came of what may not have been there yet";
     ASSERT_FALSE(findings().empty());
     EXPECT_NE(findings().front().find("stream"), std::string::npos) << findings().front();
-    // For good: the host says what happened, and gives no result.
+    // The device is lost for good: the host reports what happened, and gives no result.
     try {
       softmax.into({rows(y)}, &options, rows(x));
       ADD_FAILURE() << "the device is lost";
@@ -103,7 +103,7 @@ TEST_P(SoftGpu, ACapturedCallRunsWhenItsGraphDoes) {
   });
 }
 
-// softmax of rows of that length.
+// Computes softmax of rows of the given length in place.
 void soften(std::vector<double>* values, size_t length) {
   for (size_t begin = 0; begin < values->size(); begin += length) {
     double sum = 0;
@@ -112,8 +112,9 @@ void soften(std::vector<double>* values, size_t length) {
   }
 }
 
-// Each launch reads what the one before has written. They are small: on sm_90 they begin before it
-// has ended, and have to wait. Lanes, blocks, rows that are read again, and single elements.
+// Each launch reads what the previous one has written. The launches are small: on sm_90 they begin
+// before the previous one has ended, and have to wait for it. They use lanes, blocks, rows that are
+// read again, and single elements.
 TEST_P(SoftGpu, SmallLaunchesWaitForTheOneBefore) {
   const std::string arch = GetParam();
   gpu_child(arch, json::object(), [&] {
@@ -218,7 +219,7 @@ TEST_P(SoftGpu, ThreadsOnStreamsOfFourDevices) {
   });
 }
 
-// The device that is current is not the one where the arguments are; it stays current.
+// The current device is not the arguments' device; it stays current after the call.
 TEST_P(SoftGpu, ACallOnADeviceThatIsNotCurrent) {
   const std::string arch = GetParam();
   gpu_child(arch, {{"gpus", gpus({arch, arch})}}, [] {
@@ -238,8 +239,8 @@ TEST_P(SoftGpu, ACallOnADeviceThatIsNotCurrent) {
     expect_softmax(found, values);
     EXPECT_EQ(events("launch").back()["device"], 1);
     EXPECT_TRUE(findings().empty());
-    // A stream of the device that has none of the arguments: HIP's launch would be refused, CUDA's
-    // goes to the stream's device, which cannot reach them.
+    // The stream belongs to a device that has none of the arguments. HIP would refuse the launch;
+    // CUDA's launch goes to the stream's device, which cannot access the arguments.
     if (device().type == OPDOCK_ROCM) {
       EXPECT_THROW(softmax.into({rows(y, 1)}, &wrong, rows(x, 1)), opdock::Error);
     } else {

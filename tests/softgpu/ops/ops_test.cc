@@ -1,6 +1,6 @@
-// The plugins' ops on software GPUs, from C++ through the host, against their definitions in
-// double. What the plugins' own tests (Python) do at length, for the sanitizers: each kernel's host
-// part and the way there.
+// Compares the plugins' ops on software GPUs, from C++ through the host, with their definitions in
+// double. The plugins' Python tests cover more; these run each kernel's host part and the path to
+// it under the sanitizers.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
@@ -19,8 +19,8 @@ class Ops : public SoftGpu {};
 INSTANTIATE_TEST_SUITE_P(Soft, Ops, every_arch(), arch_name);
 
 constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
-// A warp's registers, several loads a thread, a block for a row, more than a block's registers
-// hold.
+// Row lengths for each path: one warp's registers, several loads a thread, one block per row, and
+// more than a block's registers hold.
 constexpr int64_t kLengths[] = {1, 33, 256, 1000, 9000};
 constexpr int64_t kRows = 3;
 
@@ -35,7 +35,7 @@ opdock::TensorView view(const Array& array, void* memory) {
   return {memory, opdock::Dtype(type), array.shape(), strides, device()};
 }
 
-// The array on the device, in the default stream's order.
+// Returns the array's tensor on the device, copied in the default stream's order.
 opdock::TensorView there(const Array& array) {
   void* const memory = new_memory(bytes_of(array));
   EXPECT_EQ(to_device(memory, const_cast<Array&>(array).tensor()->data, bytes_of(array), nullptr),
@@ -49,7 +49,7 @@ std::unique_ptr<Array> filled(Type type, std::vector<int64_t> shape, uint64_t se
   return array;
 }
 
-// A fresh output, which the host has allocated.
+// Copies back an output that the host has allocated.
 std::unique_ptr<Array> back(const opdock::ResultTensor& tensor, Type type) {
   const opdock_tensor& from = tensor.get();
   auto array =
@@ -98,7 +98,8 @@ TEST_P(Ops, Softmax) {
         const bool causal = length >= kRows;
         const std::string what = opdock_test::name_of(type) + ", " + std::to_string(length);
         const auto plain = back(softmax(moved)[0], type);
-        // Half an ulp of the result, and the exponential's and the sum's errors in float.
+        // The tolerance is half an ulp of the result, plus the errors of the exponential and the
+        // sum in float.
         const double absolute = opdock_test::half_smallest(type) + 1e-44;
         opdock_test::expect_close(*plain, softmax_of(*x, 1, nullptr, false), 3e-6, absolute, what);
         const auto masked =
@@ -157,7 +158,7 @@ TEST_P(Ops, LayerNorm) {
         const auto affine = back(layer_norm(at_x, at_weight, at_bias)[0], type);
         expect_norm(*affine, layer_norm_of(*x, weight.get(), bias.get()), what + ", affine");
 
-        Array sum(type, {kRows, length});  // rounded once to float, once to the type
+        Array sum(type, {kRows, length});  // rounded first to float, then to the type
         for (int64_t i = 0; i < sum.numel(); ++i) {
           sum.set(i, opdock_test::round_to(Type::kFloat32, x->get(i) + residual->get(i)));
         }
@@ -205,7 +206,7 @@ TEST_P(Ops, BadArgumentsAreRefusedAndNothingIsLaunched) {
       const std::string said = text(view(*weight, new_memory(32)));
       EXPECT_NE(said.find("'weight'"), said.npos) << said;
     }
-    // A weight in the CPU's memory.
+    // This weight is in CPU memory.
     std::vector<float> values(8, 1);
     const std::string said = text(opdock::TensorView(values.data(), {8}));
     EXPECT_NE(said.find("cpu"), said.npos) << said;

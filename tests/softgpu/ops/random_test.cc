@@ -1,5 +1,5 @@
-// Ops that draw random numbers on software GPUs, from C++: what a graph draws when it is launched,
-// and more elements than a launch has threads for.
+// Tests ops that draw random numbers on software GPUs, from C++: what a graph draws at each launch,
+// and tensors with more elements than a launch has threads.
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu.h"
 
@@ -12,7 +12,7 @@ opdock_generator generator(uint64_t seed, const void* device_seed = nullptr) {
   return {sizeof(opdock_generator), 0, seed, kOffset, static_cast<const uint64_t*>(device_seed)};
 }
 
-// What dropout keeps of `count` elements on the CPU, whose numbers are those of plugin.h.
+// Returns which of `count` elements dropout keeps on the CPU, whose numbers come from plugin.h.
 std::vector<char> kept_on_the_cpu(const opdock::Function& dropout, int64_t count, uint64_t seed) {
   const std::vector<float> x(static_cast<size_t>(count), 1.0f);
   opdock_generator from = generator(seed);
@@ -23,7 +23,7 @@ std::vector<char> kept_on_the_cpu(const opdock::Function& dropout, int64_t count
   return {mask, mask + count};
 }
 
-// A call's tensors on the device, x of ones.
+// A call's tensors on the device; x is all ones.
 struct Memory {
   explicit Memory(int64_t elements) : count(elements) {
     const std::vector<float> ones(static_cast<size_t>(count), 1.0f);
@@ -104,7 +104,7 @@ TEST_P(SoftGpu, ThreadsThatHaveSeveralElementsDrawEachsOwnNumbers) {
   gpu_child(GetParam(), {{"gpus", json::array({small})}}, [] {
     const opdock::Runtime runtime;
     const opdock::Function dropout = runtime.function("dropout");
-    const Memory memory(70'001);  // of which a launch has threads for 32,768
+    const Memory memory(70'001);  // a launch has threads for 32,768 of them
     opdock_generator from = generator(7);
     opdock_call_options options = on(nullptr);
     options.generator = &from;

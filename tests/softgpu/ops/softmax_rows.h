@@ -1,4 +1,4 @@
-// softmax of a few rows of float32, and what it must be.
+// Calls softmax on a few float32 rows and checks the result.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ inline std::vector<float> numbers(float first) {
   return values;
 }
 
-// Against softmax in double.
+// Compares `found` with softmax computed in double.
 inline void expect_softmax(const std::vector<float>& found, const std::vector<float>& x) {
   ASSERT_EQ(found.size(), x.size());
   for (size_t begin = 0; begin < x.size(); begin += kLength) {
@@ -33,7 +33,7 @@ inline opdock::TensorView rows(void* memory, int index = 0) {
   return {static_cast<float*>(memory), {kRows, kLength}, device(index)};
 }
 
-// The values at `from`, in the stream's order; the driver's result.
+// Reads the values at `from` in the stream's order; returns the driver's result.
 inline int read(const void* from, std::vector<float>* values, void* stream) {
   values->assign(kRows * kLength, 0);
   return to_host(values->data(), from, kBytes, stream);

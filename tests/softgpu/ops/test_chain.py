@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On-demand building for a software GPU: a plugin without an image for it is compiled by the real
-run-time compiler; the result is selected, cached and executed."""
+"""Tests on-demand building for a software GPU: the real run-time compiler compiles a plugin that
+has no image for it; the result is selected, cached and executed."""
 
 import importlib.util
 import json
@@ -19,21 +19,21 @@ CALL = """
     device = "rocm" if "gfx" in os.environ["OPDOCK_SOFTGPU"] else "cuda"
     show(wrong=wrong(on(device, softmax)(x), x))
 """
-# No image of sparse() runs on it, and NVRTC 12 and 13 know it; the same for hipRTC.
+# GPUs that no image of sparse() runs on, but that NVRTC 12 and 13, or hipRTC, can compile for.
 UNCOVERED = [{"arch": "sm_86"}]
 UNCOVERED_AMD = [{"arch": "gfx908"}]
-# One kernel, which compiles in a hundredth of the time of the tree's plugin.
+# A plugin with one kernel, which compiles in a hundredth of the time of the tree's plugin.
 SOFTMAX = Path(__file__).with_name("softmax")
 
 
 def make_folder():
-    """Not below /tmp, where others could write to it."""
+    """Makes a folder outside /tmp, where other users could write to it."""
     return Path(tempfile.mkdtemp(dir=BUILD / "tests" / "softgpu" / "ops", prefix="chain-"))
 
 
 @pytest.fixture
 def fresh():
-    """A folder for a cache and a code folder."""
+    """Returns a fresh folder for a cache and a code folder."""
     folder = make_folder()
     yield folder
     shutil.rmtree(folder)
@@ -41,7 +41,8 @@ def fresh():
 
 @pytest.fixture(scope="session")
 def sparse():
-    """A folder with a small softmax built for sm_90 and gfx90a alone, and the tree's norm."""
+    """Returns a folder with a small softmax built only for sm_90 and gfx90a, and the tree's
+    norm."""
     folder = make_folder()
     tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     done = subprocess.run(
@@ -63,7 +64,7 @@ def sparse():
 
 @pytest.fixture
 def chained(soft, fresh, sparse):
-    """soft() with that plugin, and with a cache and a code folder that were empty."""
+    """Returns soft() with the plugins of sparse(), and with an empty cache and code folder."""
 
     def run(program=CALL, gpus=UNCOVERED, variables=(), **settings):
         variables = {
@@ -87,7 +88,7 @@ def test_an_image_is_compiled_cached_and_executed(chained, fresh, gpus, arch):
     (load,) = first.events("load")
     assert load["arch"].startswith(arch) and load["result"] == 0
     assert "compiling softmax" in first.stderr
-    # What was loaded is what was compiled: its digest leads to the source.
+    # The loaded image is the compiled one: its digest leads to the source.
     entry = json.loads((fresh / "code" / f"{load['sha256']}.json").read_text())
     source = json.loads((fresh / "code" / f"source-{entry['source']}.json").read_text())
     assert entry["arch"].startswith(arch) and "softmax.cuh" in source["headers"]
@@ -122,8 +123,8 @@ def test_switched_off_there_is_no_result(chained):
 
 @pytest.mark.parametrize("fallback", ["warn", "silent"])
 def test_the_reference_needs_a_torch_that_has_the_device(chained, fallback):
-    """The last step computes with torch, which has no software GPU: that is said, and nothing is
-    computed on the CPU in secret."""
+    """The last step computes with torch, which has no software GPU: the error states this, and
+    nothing is silently computed on the CPU."""
     done = chained(
         'show(error=error(on("cuda", softmax), torch.ones(2, 3)))',
         variables={"OPDOCK_JIT": "never", "OPDOCK_FALLBACK": fallback},
@@ -134,8 +135,9 @@ def test_the_reference_needs_a_torch_that_has_the_device(chained, fallback):
 
 
 def test_a_driver_that_refuses_the_newest_toolkits_images(chained):
-    """A driver of CUDA 12 takes no cubin of NVRTC 13: the older compiler is used, or asked for."""
-    # The first look is for the namespace, without which the second would raise.
+    """A CUDA 12 driver takes no cubin of NVRTC 13: the older compiler is used, or the message asks
+    for it."""
+    # The first look-up is for the namespace package, without which the second one would raise.
     if importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.cuda_nvrtc"):
         done = chained(cuda=12090)
         assert done.shown == {"wrong": 0} and done.findings == []
@@ -150,7 +152,8 @@ def test_a_driver_that_refuses_the_newest_toolkits_images(chained):
 
 @pytest.fixture(scope="session")
 def least():
-    """softmax for sm_90 and later alone: a folder with it built, and its source's folder."""
+    """Returns a folder with softmax built only for sm_90 and later, and the folder of its
+    source."""
     folder = make_folder()
     source = folder / "source" / "softmax"
     shutil.copytree(SOFTMAX, source)
@@ -174,7 +177,8 @@ def least():
 
 
 def test_below_the_least_architecture_nothing_is_compiled(chained, least):
-    """Neither its image for sm_80, which is not there, nor its source serves."""
+    """Neither the plugin's image nor its source serves sm_80: there is no image for it, and the
+    source requires more."""
     import opdock
 
     place, _ = least
@@ -203,6 +207,6 @@ def test_below_the_least_architecture_nothing_is_built(chained, least, fresh):
     done = chained('show(error=error(on("cuda", softmax), torch.ones(2, 3)))', variables=variables)
     assert "arch-below-least" in done.shown["error"], done.shown
     assert "building" not in done.stderr and "built" not in done.stderr
-    # On the CPU it serves all the same, as if there were no such GPU.
+    # The plugin still serves the CPU, as if there were no such GPU.
     done = chained("show(wrong=wrong(softmax(x := torch.randn(3, 5)), x))", variables=variables)
     assert done.shown == {"wrong": 0} and "built softmax" in done.stderr

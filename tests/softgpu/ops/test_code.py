@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock-soft-code: from a plugin's image table to a code folder."""
+"""Tests opdock-soft-code, which makes a code folder from a plugin's image table."""
 
 import hashlib
 import json
@@ -23,8 +23,8 @@ def soft_code(*words):
 
 
 def images(plugin):
-    """{digest of the image's bytes in the file: its backend and architecture}, by opdock inspect
-    and hashlib."""
+    """Returns {digest of the image's bytes in the file: (backend, architecture)}, found by opdock
+    inspect and hashlib."""
     import opdock
 
     data = plugin.read_bytes()
@@ -48,7 +48,7 @@ def test_each_image_leads_to_the_source_that_the_plugin_carries(tmp_path, name):
         if not path.name.startswith("source-")
     }
     assert {d: (e["backend"], e["arch"]) for d, e in entries.items()} == wanted
-    (digest,) = {entry["source"] for entry in entries.values()}  # one source for all of them
+    (digest,) = {entry["source"] for entry in entries.values()}  # all images have the same source
     source = json.loads((tmp_path / f"source-{digest}.json").read_text())
     device = tree_plugins.declared()[name]["device"]
     headers = [Path(header).name for header in device["sources"]]
@@ -64,7 +64,7 @@ def test_again_is_the_same(tmp_path):
     plugins = [PLUGINS / "norm.so", PLUGINS / "softmax.so"]
     assert soft_code(*plugins, first).returncode == 0
     assert soft_code(*reversed(plugins), second).returncode == 0
-    assert soft_code(*plugins, second).returncode == 0  # over what is there
+    assert soft_code(*plugins, second).returncode == 0  # into an existing folder
 
     def files(folder):
         return {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -73,7 +73,8 @@ def test_again_is_the_same(tmp_path):
 
 
 def test_the_digest_is_that_of_what_run_time_compilation_keeps(tmp_path):
-    """A plugin's source has one digest, whoever writes it: what is compiled of it is shared."""
+    """A plugin's source has one digest, whichever tool writes it, so what is compiled from it is
+    shared."""
     code = tmp_path / "code"
     assert soft_code(PLUGINS / "noop.so", code).returncode == 0
     (path,) = code.glob("source-*.json")
@@ -111,7 +112,7 @@ def test_what_is_no_plugin_or_carries_no_source(tmp_path):
 
 
 def packed_with(headers, folder):
-    """The plugin noop, made for sm_90 and gfx90a with these device headers, as Meson makes it."""
+    """Packs the plugin noop for sm_90 and gfx90a with these device headers, as Meson does."""
     source = ROOT / "plugins" / "noop"
     pack = [BUILD / "core" / "pack" / "opdock-pack", "--toml", source / "plugin.toml"]
     pack += ["--out-dir", folder, "--include", headers, "--cuda-archs", "9.0"]
@@ -127,8 +128,8 @@ def packed_with(headers, folder):
 
 
 def test_the_engines_own_header_is_used_whatever_a_plugin_has_packed(soft, arch, tmp_path):
-    """A plugin carries the vocabulary of the Opdock that packed it, target_soft.cuh too; that one
-    belongs to the engine which executes it."""
+    """A plugin carries the vocabulary of the Opdock that packed it, including target_soft.cuh; the
+    engine that executes the plugin uses its own target_soft.cuh instead."""
     headers = tmp_path / "device"
     shutil.copytree(ROOT / "core" / "device", headers)
     (headers / "opdock" / "target_soft.cuh").write_text("#error packed by another Opdock\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several software GPUs, and work that is made to wait for other work, on each kind of them."""
+"""Tests several software GPUs of each kind, and work that is made to wait for other work."""
 
 import pytest
 from conftest import needs_hiprtc
@@ -12,7 +12,7 @@ FOURS = {
 
 @pytest.fixture(params=["cuda", "rocm"])
 def four(request):
-    """Four GPUs of one driver."""
+    """Returns four GPUs of one driver."""
     if request.param == "rocm":
         needs_hiprtc()
     return [{"arch": arch} for arch in FOURS[request.param]]
@@ -100,7 +100,7 @@ PENDING = """
 
 
 def test_an_op_waits_for_the_stream_that_makes_its_argument(soft, arch):
-    """By the __dlpack__ handshake: the array makes the op's stream wait for its own."""
+    """The __dlpack__ handshake orders them: the array makes the op's stream wait for its own."""
     done = soft(PENDING.format(forget=""), gpus=[{"arch": arch}])
     assert done.shown == {"wrong": 0} and done.findings == []
 
@@ -112,8 +112,8 @@ def test_an_op_that_did_not_wait_is_found(soft, arch):
     assert any("stream" in finding for finding in done.findings), done.stderr
 
 
-# Opdock takes an op's stream from the arrays' library: torch, which has no software GPU, or CuPy,
-# of which this is as much as Opdock uses. Work on it is the caller's to order.
+# Opdock takes an op's stream from the arrays' library: torch, which has no software GPU, or CuPy.
+# This stand-in has as much of CuPy as Opdock uses. The caller orders work on the side stream.
 SIDE = """
     import types
     from opdock._author import driver
@@ -157,14 +157,14 @@ def test_on_a_side_stream(soft, arch, what):
 
 @pytest.mark.parametrize("what", [OP, KERNEL], ids=["op", "kernel"])
 def test_a_missing_dependency_of_a_side_stream_is_found(soft, arch, what):
-    forget = "    there.stream = None\n"  # what __dlpack__ would tell a kernel's stream
+    forget = "    there.stream = None\n"  # __dlpack__ would otherwise order a kernel's stream
     done = soft(SIDE + forget + what, gpus=[{"arch": arch}], check=False)
     assert done.status != 0 and "wrong" not in done.shown, done.shown
     assert "DeviceLostError" in done.stderr or "GpuError" in done.stderr, done.stderr
     assert "stream" in done.findings[0], done.findings
 
 
-# With the attributes of cupy.ndarray, which are read in the place of __dlpack__.
+# A stand-in with the attributes of cupy.ndarray, which are read instead of calling __dlpack__.
 CUPY = (
     SIDE
     + """
@@ -195,8 +195,9 @@ CUPY = (
 
 
 def test_cupys_arrays_are_read_by_their_attributes(soft, arch):
-    """Also what is made for a result, an empty one, and one of rows that are apart; not one whose
-    strides are no elements, whose dtype is unknown, or whose class is another."""
+    """This also holds for result arrays, empty arrays and arrays with gaps between rows; it does
+    not hold for arrays whose strides are not multiples of the element size, whose dtype is unknown,
+    or whose class is another one."""
     done = soft(
         CUPY
         + """
@@ -235,7 +236,7 @@ def test_cupys_arrays_on_cupys_stream(soft, arch, what):
 
 
 def test_cupys_arrays_are_ordered_with_another_stream(soft, arch):
-    """A kernel's stream that is not CuPy's current one waits, by __dlpack__."""
+    """A kernel's stream that is not CuPy's current stream waits, through __dlpack__."""
     text = KERNEL.replace("stream=uses)", "stream=makes)", 1).replace("(uses)", "(makes)")
     text = CUPY + text.replace("to_cpu(out)", "out.plain().to_host()")
     done = soft(text + "    show(exports=ndarray.exports)\n", gpus=[{"arch": arch}])
@@ -243,7 +244,7 @@ def test_cupys_arrays_are_ordered_with_another_stream(soft, arch):
 
 
 def test_captured_copies_and_launches_run_when_the_graph_does(soft, arch):
-    """The driver's graphs, through the helpers of opdock.testing."""
+    """Uses the driver's graphs through the helpers of opdock.testing."""
     done = soft(
         """
         from opdock._author import driver
@@ -265,7 +266,7 @@ def test_captured_copies_and_launches_run_when_the_graph_does(soft, arch):
 
 
 def test_a_captured_op_on_a_side_stream_runs_when_the_graph_does(soft, arch):
-    """An op that is captured launches nothing; its graph does, as often as it is launched."""
+    """Capturing an op launches nothing; each launch of the graph launches it once."""
     done = soft(
         SIDE
         + """

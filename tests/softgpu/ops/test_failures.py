@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A software GPU that fails, of each kind: each failure gives its exception and its message, and no
-result that is wrong; the process lives on, and so does the CPU."""
+"""Tests failing software GPUs of each kind: each failure gives its exception and message and no
+wrong result; the process and the CPU continue to work."""
 
 import types
 
 import pytest
 
-# What the drivers call what here is struck, and the errors.
+# Each driver's names of the functions that fail here, and its error codes.
 CUDA = types.SimpleNamespace(
     launch="cuLaunchKernelEx",
     allocate="cuMemAlloc_v2",
@@ -57,19 +57,20 @@ def names(arch):
 
 @pytest.fixture
 def failing(soft, arch):
-    """failing(function, **rule): two calls of softmax on a GPU whose function fails so."""
+    """Returns failing(function, **rule), which calls softmax twice on a GPU whose function fails by
+    the rule."""
 
     def run(function, **rule):
         done = soft(CALL, gpus=[{"arch": arch}], failures=[{"function": function, **rule}])
         assert done.shown["cpu"] == 0, "the CPU is as it was"
-        # What was given was right.
+        # The results that were given were right.
         assert done.shown.get("before", 0) == 0 and done.shown["after"] in (None, 0)
         return done
 
     return run
 
 
-# What opdock makes of the driver's code.
+# How Opdock reports each of the driver's codes.
 @pytest.mark.parametrize(
     ("error", "exception"), [(2, "OutOfMemoryError"), (701, "UnsupportedError"), (1, "DeviceError")]
 )
@@ -84,7 +85,7 @@ def test_a_launch_that_fails_once(failing, names, error, exception):
 def test_a_sticky_error_stays(failing, names, call):
     done = failing(names.launch, call=call, error=719, sticky=True)
     assert (done.shown["first"] is None) == (call == 2)
-    # Once it is lost, even the copy of the argument fails.
+    # Once the device is lost, even the copy of the argument fails.
     at = done.shown["first" if call == 1 else "second"]
     assert at.startswith("DeviceLostError"), done.shown
     assert all(names.errors[719] in text for text in (at, done.shown["second"]))
@@ -93,7 +94,8 @@ def test_a_sticky_error_stays(failing, names, call):
 @pytest.mark.parametrize("call", [1, 2])
 @pytest.mark.parametrize("whose", ["allocate", "allocate_ordered"])
 def test_out_of_memory_at_the_nth_allocation(failing, names, whose, call):
-    """Those of opdock.testing (an argument), and the host's in a stream's order (a result)."""
+    """The failing allocation is one of opdock.testing (an argument), or one of the host in a
+    stream's order (a result)."""
     done = failing(getattr(names, whose), call=call, error=2)
     shown = [done.shown["first"], done.shown["second"]]
     assert [text is None for text in shown] == [call == 2, call == 1], shown
@@ -123,8 +125,8 @@ def test_an_image_that_does_not_load(failing, names):
 
 
 def test_a_kernel_that_nothing_is_known_of_fails(soft, arch, names, tmp_path):
-    """An image whose source the code folder does not have is not silently left out; the caller's
-    message says why."""
+    """An image whose source is not in the code folder is not silently skipped; the caller's message
+    gives the reason."""
     done = soft(
         """
         x = torch.randn(9, 200)
@@ -155,7 +157,8 @@ WILD = """
 
 
 def test_a_kernel_that_writes_outside_of_its_memory(soft, arch, names):
-    """An illegal access, as a GPU would report it: at the next synchronisation, and for good."""
+    """An illegal access is reported as a GPU would do it: at the next synchronisation, and for
+    good."""
     gpus = [{"arch": arch}]
     good = soft(WILD, gpus=gpus, variables={"AT": "191"})
     assert good.shown == {"called": None, "read": None, "second": None, "cpu": 0}
@@ -171,8 +174,8 @@ def test_a_kernel_that_writes_outside_of_its_memory(soft, arch, names):
 
 
 def test_too_much_static_shared_memory_does_not_compile(soft, arch):
-    """As much as a block has does, and runs: 64 KiB on AMD, 227 KiB in code for sm_90a, which is
-    what is made for a device that is here."""
+    """Shared memory up to a block's limit compiles and runs: 64 KiB on AMD, 227 KiB in code for
+    sm_90a, which is what is compiled for a device that is present."""
     most = 64 * 1024 if arch.startswith("gfx") else 227 * 1024
     done = soft(
         """

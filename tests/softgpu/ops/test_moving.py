@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock.testing's ways to a device and back where torch does not have it."""
+"""Tests how opdock.testing moves tensors to a device and back where torch does not support it."""
 
 import pytest
 
@@ -96,7 +96,8 @@ def test_an_element_that_is_never_written_shows(soft):
 
 
 def test_an_op_that_writes_its_input_shows(soft, arch):
-    """What the schema does not mark is the op's only to read; what it marks, and `out`, is not."""
+    """Arguments that the schema does not mark are read-only to the op; marked ones and `out` are
+    not."""
     done = soft(
         """
         from opdock._author.device_array import to_gpu

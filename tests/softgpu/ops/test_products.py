@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that multiply matrices, captured into a graph before any of them has run: what their products
-need was made ready when the plugin was loaded for the device."""
+"""Tests ops that multiply matrices and are captured into a graph before any of them has run:
+loading the plugin for the device prepared what their products need."""
 
 import pytest
 from conftest import BUILD

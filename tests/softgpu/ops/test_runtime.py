@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is linked with the CUDA runtime cannot run on a software GPU: it says so, and lives on."""
+"""Tests that a program linked with the CUDA runtime cannot run on a software GPU: it reports this,
+and the process lives on."""
 
 import pytest
 from conftest import BUILD

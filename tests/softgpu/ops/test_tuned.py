@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows are launched in the way that was measured to be the fastest."""
+"""Tests that rows are launched in the way that measured fastest."""
 
 from conftest import needs_nvrtc
 
@@ -41,7 +41,7 @@ def test_a_way_that_was_stored_is_used(soft, tmp_path):
     own = shapes()
     one = run(ASK, LENGTH=3000).shown
     assert one["plugin"] == "softmax" and one["count"] > 4
-    run(STORE, ONE=one, WAY=9)  # a block reads its row again in each pass
+    run(STORE, ONE=one, WAY=9)  # in this way a block reads its row again in each pass
     tuned = shapes()
     assert "long_rows" in tuned[0][0] and "long_rows" not in own[0][0]
     assert tuned[1:] == own[1:], "few rows, and longer ones, are other questions"

@@ -5,7 +5,7 @@
 
 using namespace opdock;
 
-static constexpr uint32_t kKernel = 0;  // of plugin.toml's list
+static constexpr uint32_t kKernel = 0;  // index in plugin.toml's list
 
 static void plan(Plan& plan, Tensor x) {
   check(x, "x").contiguous().ndim(2);

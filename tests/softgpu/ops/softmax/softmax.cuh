@@ -2,7 +2,7 @@
 
 #include "opdock/device.cuh"
 
-// A thread for each row.
+// Each thread computes one row.
 OPDOCK_KERNEL(32)
 softmax_rows(const float* x, float* y, opdock::int64_t rows, opdock::int64_t length) {
   const opdock::int64_t row =
