@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing one file from and to one array: opdock's async_io beside DeepSpeed's aio, in
-one process, on the same memory.
+"""Times reading and writing a file: opdock's async_io next to DeepSpeed's aio.
 
-GB/s (10^9 bytes) from the submission to the end of the wait, medians of interleaved rounds; writes
-overwrite. The memory is DeepSpeed's own locked buffer where there is one, else whole pages.
-DeepSpeed is measured where --deepspeed (or OPDOCK_BENCH_DEEPSPEED) names its version and a folder
-with its extension modules async_io*.so and pin_memory*.so, which its sources build; else it is
-skipped with that reason.
-"""
+Both run in one process on the same array and file. The figure is GB/s (10^9 bytes) from the
+submission to the end of the wait, as the median of interleaved rounds; writes overwrite. The memory
+is DeepSpeed's own locked buffer where there is one, otherwise whole pages. DeepSpeed is measured
+where --deepspeed (or OPDOCK_BENCH_DEEPSPEED) names its version and a folder with its extension
+modules async_io*.so and pin_memory*.so, which its sources build; otherwise it is skipped with that
+reason."""
 
 import argparse
 import ctypes
@@ -30,7 +29,7 @@ BACKENDS = ["io_uring", "aio", "threads"]
 
 
 def load_module(folder, name):
-    """The extension module `name` of a file below `folder`."""
+    """Returns the extension module `name` of a file below `folder`."""
     path = next(Path(folder).rglob(f"{name}*.so"))
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -39,12 +38,12 @@ def load_module(folder, name):
 
 
 def load_deepspeed(folder):
-    """DeepSpeed's module async_io, or None with the reason printed."""
+    """Returns DeepSpeed's module async_io, or None with the reason printed."""
     if not folder:
         print("  skipped: DeepSpeed (no --deepspeed=VERSION:FOLDER says where its modules are)")
         return None
     try:
-        # The one links against the other's functions without saying so.
+        # async_io uses functions of pin_memory without declaring the library as needed.
         ctypes.CDLL(load_module(folder, "pin_memory").__file__, mode=ctypes.RTLD_GLOBAL)
         return load_module(folder, "async_io")
     except (ImportError, OSError, StopIteration) as error:
@@ -72,7 +71,7 @@ def deepspeed_round(handle, write):
 
 
 def rows(peer, version, threads, write):
-    """{row: function of the array and the path}."""
+    """Returns {row: function of the array and the path}."""
     table = {}
     for backend in BACKENDS:
         try:
@@ -89,7 +88,8 @@ def rows(peer, version, threads, write):
 
 
 def make_array(peer, size):
-    """Bytes that both may read and write past the page cache, and what keeps them."""
+    """Returns an array that both may read and write with direct I/O, and the object that owns
+    it."""
     if peer is None:
         return torch.frombuffer(mmap.mmap(-1, size), dtype=torch.uint8), None
     handle = peer.aio_handle(BLOCK, DEPTH, False, False, 1)
@@ -97,7 +97,7 @@ def make_array(peer, size):
 
 
 def check(x, path, function, write):
-    """That the bytes arrive, once, before anything is timed."""
+    """Checks once, before anything is timed, that the bytes arrive."""
     pattern = torch.arange(x.numel(), dtype=torch.int32).to(torch.uint8)
     if write:
         x.copy_(pattern)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long the first ./dev demo and ./dev test take in a bare Debian, installing included, and a
-second ./dev demo: what README.md says.
+"""Measures how long ./dev demo and ./dev test take in a bare Debian.
 
-Runs tests/bare/run on this checkout's HEAD, which takes root and as long as these commands do; run
-only if it is named. --log FILE reads what tests/bare/run has printed with the same commands.
-"""
+The first ./dev demo and ./dev test include installing; a second ./dev demo is measured too.
+README.md shows the times. The bench runs tests/bare/run on this checkout's HEAD, which needs root
+and takes as long as these commands do, so it runs only if it is named. --log FILE reads what
+tests/bare/run has printed with the same commands."""
 
 import argparse
 import re
@@ -21,7 +21,7 @@ ENDED = re.compile(r"^== status (\d+) after (\d+) s, (\d+) CPU s: (.*)$", re.MUL
 
 
 def results(text):
-    """[{"name", "wall_s"}, …] of the commands that have succeeded, as far as they are COMMANDS."""
+    """Returns [{"name", "wall_s"}, …] of those COMMANDS that have succeeded."""
     found = []
     for (status, seconds, cpu, command), name, wanted in zip(
         ENDED.findall(text), NAMES, COMMANDS, strict=False
@@ -33,7 +33,7 @@ def results(text):
 
 
 def span(seconds):
-    """Seconds as people say them: 47 seconds, 3.5 minutes, 12 minutes."""
+    """Formats seconds for readers: 47 seconds, 3.5 minutes, 12 minutes."""
     if seconds < 100:
         return f"{seconds} seconds"
     minutes = seconds / 60
@@ -41,7 +41,7 @@ def span(seconds):
 
 
 def sentence(rows):
-    """What README says of the newest run, or that there is no record."""
+    """Returns README's sentence on the newest run, or that there is no record."""
     rows = [row for row in rows if row["bench"] == "bare"]
     took = {row["name"]: span(row["wall_s"]) for row in rows}
     if set(took) != set(NAMES):

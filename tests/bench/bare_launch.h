@@ -1,4 +1,4 @@
-// The CUDA driver with one empty kernel, for launches with nothing around them.
+// Launches one empty kernel through the CUDA driver, with no other code around the launch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ Function symbol(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// The driver's functions and one empty kernel in device 0's primary context.
+// Holds the driver's functions and one empty kernel in device 0's primary context.
 struct Cuda {
   std::string problem;
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
@@ -27,7 +27,7 @@ struct Cuda {
   int (*allocate)(uint64_t*, size_t) = nullptr;
   void* kernel = nullptr;
 
-  // On the default stream; one block of one thread.
+  // Launches one block of one thread on the default stream.
   void launch_empty() { launch(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr); }
 
   Cuda() {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What DeepSpeed's InferenceBuilder().load() costs a new process, answered by Opdock.
+"""Measures what InferenceBuilder().load() costs a new process with Opdock.
 
-The time is from the builder's import on, torch being imported before: with the plugins installed,
-and as sources with an empty cache, where load() builds nothing and the first call of a function
-the plugin that it needs. DeepSpeed has no such builder on a CPU.
-"""
+The time runs from the import of the builder; torch is already imported. It is measured with the
+plugins installed, and with the plugins as sources and an empty cache: there load() builds nothing,
+and the first call of a function builds the plugin that it needs. DeepSpeed itself has no such
+builder on a CPU."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ print(json.dumps([loaded - begin, time.perf_counter() - loaded]))
 
 
 def once(**variables):
-    """Seconds of load(), and of the first call, in a process of its own."""
+    """Returns the seconds of load() and of the first call, measured in a process of its own."""
     environment = {n: v for n, v in os.environ.items() if n != "OPDOCK_DEEPSPEED"} | variables
     command = [sys.executable, "-c", USE]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -42,8 +42,8 @@ def once(**variables):
 
 
 def from_source():
-    """The same of the plugins' sources, with a cache of its own; not below /tmp, where one is
-    refused."""
+    """Measures once() with the plugins as sources and a cache of its own. The cache is not below
+    /tmp, where one is refused."""
     with tempfile.TemporaryDirectory(prefix="builder-load-", dir=BUILD) as folder:
         settings = {"OPDOCK_PLUGIN_PATH": str(TREE / "plugins"), "OPDOCK_ADD_PLUGIN_PATH": ""}
         settings |= {"OPDOCK_CACHE_DIR": folder, "OPDOCK_FALLBACK": "error"}

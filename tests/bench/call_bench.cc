@@ -1,4 +1,4 @@
-// What a call costs in C++: nothing but the call, through the ABI and directly.
+// Measures the cost of a call in C++, through the ABI and directly, with no work in the op. Usage:
 //   call_bench [--benchmark_…] : OPDOCK_BENCH_PLUGINS names the folder with the noop plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A chart of Opdock beside the fastest peers, as SVG text."""
+"""Draws a chart of Opdock compared with the fastest peers, as SVG text."""
 
 import math
 from xml.sax.saxutils import escape
@@ -9,11 +9,11 @@ OWN, BEHIND, GRID, TEXT = "#2f6f4f", "#c2571a", "#d5dade", "#24292f"
 
 
 def ranges(title, rows):
-    """SVG text: a line for each row, from the least to the most, with a mark at the median.
+    """Returns SVG text with a line for each row, from the least to the most, with a mark at the
+    median.
 
     rows: [(what, least, median, most, text)], ratios: a peer's time divided by Opdock's. The axis
-    is logarithmic. What lies left of 1, where the peer is faster, has another colour.
-    """
+    is logarithmic. The part left of 1, where the peer is faster, has another colour."""
     low = min(0.5, *(least for _, least, *_ in rows))
     high = max(2.0, *(most for _, _, _, most, _ in rows))
 

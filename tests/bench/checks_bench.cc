@@ -1,5 +1,5 @@
-// What the host's checks of a call cost: ops that do nothing, with one output and with long lists
-// of tensors that they write.
+// Measures the cost of the host's checks of a call: ops that do nothing, with one output and with
+// long lists of tensors that they write.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
@@ -21,10 +21,10 @@ void require(opdock_status status, const char* error) {
   std::exit(1);
 }
 
-// An optimizer's step: four lists, of which three are written.
+// Arguments of an optimizer's step: four lists, three of which are written.
 struct Step {
-  // Tensors of `numel` elements, one behind the other as a binding makes them for a call, whose
-  // memory lies in no order.
+  // Makes tensors of `numel` elements. The structures are contiguous, as a binding makes them for a
+  // call; their data lies in no particular order.
   explicit Step(size_t count, int64_t numel = 64) : f(op()), memory(4 * count) {
     for (std::vector<float>& one : memory) one.resize(static_cast<size_t>(numel));
     std::shuffle(memory.begin(), memory.end(), std::mt19937(1));
@@ -73,7 +73,7 @@ void plan_and_run_lists(benchmark::State& state) {
 }
 BENCHMARK(plan_and_run_lists)->Arg(1000);
 
-// Columns of one matrix, half of them written: all extents overlap.
+// Uses columns of one matrix, half of which are written: all extents overlap.
 void invoke_columns(benchmark::State& state) {
   static const opdock_op op = make_op("columns(Tensor(a!)[] written, Tensor[] read) -> ()");
   const int64_t count = state.range(0);
@@ -91,7 +91,7 @@ void invoke_columns(benchmark::State& state) {
 }
 BENCHMARK(invoke_columns)->Arg(1000);
 
-// The usual op: one tensor in, one out.
+// Calls an op with one tensor in and one out, the usual case.
 void invoke_one_output(benchmark::State& state) {
   static const opdock_op op = [] {
     opdock_op o = make_op("one(Tensor x) -> Tensor");
@@ -108,7 +108,7 @@ void invoke_one_output(benchmark::State& state) {
 }
 BENCHMARK(invoke_one_output);
 
-// Written in place.
+// Calls an op that writes its argument in place.
 void invoke_written(benchmark::State& state) {
   static const opdock_op op = make_op("rope_(Tensor(a!) q, Tensor k) -> Tensor(a!)");
   TestFunction f(&op);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the GPU: compiling a kernel at run time and launching it, beside CuPy and torch.
+"""Measures compiling a kernel at run time and launching it, next to CuPy and torch, on the GPU.
 
-First: a process with an empty disk cache, from the source's text to a kernel that can be launched;
-opening the compiler is counted, importing the package and creating the CUDA context are not.
-Second: the same in a new process that finds what the first one left. Milliseconds; minimum and
-median of processes. Launch: microseconds a launch, minimum and median of interleaved repeats, each
-of fewer launches than the driver's queue holds. torch.cuda._compile_kernel keeps nothing on disk.
-"""
+First: a process with an empty disk cache goes from the source's text to a kernel that can be
+launched. Opening the compiler counts; importing the package and creating the CUDA context do not.
+Second: the same in a new process that finds what the first one left. Both are in milliseconds;
+minimum and median of processes. Launch: microseconds a launch, minimum and median of interleaved
+repeats, each of fewer launches than the driver's queue holds. torch.cuda._compile_kernel keeps
+nothing on disk."""
 
 import argparse
 import json
@@ -32,7 +32,8 @@ BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents
 
 
 def make(peer):
-    """A function without arguments that compiles and returns the kernel; imports happen now."""
+    """Returns a function without arguments that compiles and returns the kernel; imports the peer
+    now."""
     if peer == "opdock.compile":
         import opdock
 
@@ -58,7 +59,7 @@ def child(peer):
     """Compiles once in this process and prints the milliseconds."""
     import torch
 
-    torch.zeros(1, device="cuda")  # the context
+    torch.zeros(1, device="cuda")  # creates the context
     compile_now = make(peer)
     if peer.startswith("cupy"):
         import cupy
@@ -71,7 +72,7 @@ def child(peer):
 
 
 def processes(peer, repeats):
-    """({"first": [ms, …], "second": [ms, …]}, problem)."""
+    """Returns ({"first": [ms, …], "second": [ms, …]}, problem)."""
     times = {"first": [], "second": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory(prefix="bench-cache-", dir=BUILD) as folder:
@@ -87,7 +88,7 @@ def processes(peer, repeats):
 
 
 def launches(torch, repeats):
-    """{name: [µs a launch, …]}."""
+    """Returns {name: [µs a launch, …]}."""
     n = 1024
     x, y = torch.ones(n, device="cuda"), torch.ones(n, device="cuda")
     functions = {}

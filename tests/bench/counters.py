@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the software GPU counts of a kernel beside what Nsight Compute counts on the GPU.
+"""Compares the software GPU's counters of a kernel with those of Nsight Compute on a GPU.
 
-One launch of each of three kernels on both. Sectors of global memory are 32 bytes, counted where a
-warp's request reaches the L1 cache; requests are a warp's. Without a GPU or ncu the software GPU's
-numbers stand alone.
-"""
+Each of three kernels is launched once on both. Sectors of global memory are 32 bytes, counted where
+a warp's request reaches the L1 cache; requests are counted per warp. Without a GPU or ncu only the
+software GPU's numbers are shown."""
 
 import argparse
 import json
@@ -19,13 +18,13 @@ import record
 
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 
-#: Of a case: plugin, op, dtype and the shape of x.
+#: The plugin, op, dtype and shape of x of each case.
 CASES = {
     "softmax 64x4096": ("softmax", "softmax", "float16", (64, 4096)),
     "softmax 64x1001": ("softmax", "softmax", "float32", (64, 1001)),
     "add_layer_norm 128x1024": ("norm", "add_layer_norm", "float32", (128, 1024)),
 }
-#: The software GPU's name of a counter, and Nsight Compute's.
+#: {the software GPU's name of a counter: Nsight Compute's name}
 METRICS = {
     "global_load_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "global_store_sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
@@ -57,7 +56,7 @@ def child(case):
 
 
 def on_soft(case, multiprocessors):
-    """{counter: value} of the software GPU."""
+    """Returns the software GPU's {counter: value}."""
     from opdock._author import soft
 
     tools = BUILD / "libexec" / "opdock"
@@ -79,7 +78,7 @@ def on_soft(case, multiprocessors):
 
 
 def on_gpu(case):
-    """{counter: value} of Nsight Compute, or None and why there is none."""
+    """Returns Nsight Compute's ({counter: value}, None), or (None, why there is none)."""
     rows, problem = ncu.launches(METRICS.values(), [sys.executable, __file__, "--child", case])
     if rows is None:
         return None, problem

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops on the CPU beside what a user of PyTorch writes, on one thread and on all cores.
+"""Times ops on the CPU next to what a user of PyTorch writes, on one thread and on all cores.
 
-What is timed of a plugin says cpu_candidates(shape, dtype) of its bench_*.py: (op, whose, function)
-with whose "opdock" or "torch", or "torch, …" for another way to write it, of which the fastest
-counts; none for a shape that is not for its ops. Its CPU_SHAPES are timed
-for that plugin alone. The two are called in turns, results are allocated anew in each call, and
-medians are compared. Freed memory stays with the process: otherwise both would measure how fast the
-kernel hands out pages.
-"""
+Each plugin's bench_*.py defines cpu_candidates(shape, dtype), which lists what is timed: (op,
+whose, function) with whose "opdock" or "torch", or "torch, …" for another way to write it, of which
+the fastest counts. The list is empty for a shape that does not suit its ops. Its CPU_SHAPES are
+timed only for that plugin. The two are called alternately, results are allocated anew in each call,
+and medians are compared. Freed memory stays with the process: otherwise both would measure how fast
+the kernel hands out pages."""
 
 import argparse
 import ctypes
@@ -20,16 +19,16 @@ import record
 import torch
 from gpu_ops import benches
 
-# Rows of hidden sizes and of vocabularies; attention scores.
+# Rows of hidden sizes and of vocabularies, and attention scores.
 SHAPES = [(64, 1024), (512, 384), (512, 768), (4096, 1024), (32, 8192), (8, 131072)]
 SHAPES += [(8, 12, 128, 128), (1, 12, 512, 512)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 SECONDS = 0.25  # for each op, shape, dtype and number of threads
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt()
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt()
 
 
 def keep_freed_memory():
-    """Has glibc's malloc keep freed memory, as far as it can."""
+    """Makes glibc's malloc keep freed memory, as far as it can."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(M_TRIM_THRESHOLD, 2**30)
@@ -37,7 +36,7 @@ def keep_freed_memory():
 
 
 def medians_us(functions):
-    """{whose: median time of a call in µs}, of functions called in turns."""
+    """Returns {whose: median time of a call in µs} of functions that are called alternately."""
     times = defaultdict(list)
     for function in functions.values():
         for _ in range(3):
@@ -52,7 +51,7 @@ def medians_us(functions):
 
 
 def cases(modules, shape, dtype):
-    """{op: {whose: function}} of one shape and dtype."""
+    """Returns {op: {whose: function}} of one shape and dtype."""
     ops = defaultdict(dict)
     for module in modules:
         for op, whose, function in module.cpu_candidates(shape, dtype):
@@ -61,8 +60,8 @@ def cases(modules, shape, dtype):
 
 
 def all_cases(modules):
-    """(shape, dtype, {op: {whose: function}}) of all shapes, those that a plugin has for its own
-    too."""
+    """Yields (shape, dtype, {op: {whose: function}}) for all shapes, including those that a plugin
+    defines for itself."""
     alone = [(shape, [m]) for m in modules for shape in getattr(m, "CPU_SHAPES", ())]
     for shape, of in [(shape, modules) for shape in SHAPES] + alone:
         for dtype in DTYPES:
@@ -78,7 +77,7 @@ def main():
     modules = [module for module in benches() if hasattr(module, "cpu_candidates")]
     results = []
     for threads in sorted({1, len(os.sched_getaffinity(0))}):
-        torch.set_num_threads(threads)  # Opdock's ops follow
+        torch.set_num_threads(threads)  # Opdock's ops use the same number
         for shape, dtype, ops in all_cases(modules):
             for op, functions in ops.items():
                 if arguments.ops not in op:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo's encoder, in the shape of all-MiniLM-L6-v2 and with random weights, in PyTorch and with
-Opdock's plugins for softmax, add_layer_norm and bias_gelu: float32, medians of runs in turns, on
-the GPU if there is one. ./dev demo times the real one.
-"""
+"""Times the demo's encoder with random weights, in PyTorch and with Opdock's plugins.
+
+The encoder has the shape of all-MiniLM-L6-v2; the plugins compute softmax, add_layer_norm and
+bias_gelu. It runs in float32, on the GPU if there is one; the figures are medians of alternating
+runs. ./dev demo times the real encoder."""
 
 import argparse
 import copy
@@ -19,13 +20,13 @@ from encoder import Encoder, torch_add_layer_norm, torch_linear_gelu, torch_soft
 from main import opdock_add_layer_norm, opdock_linear_gelu, opdock_softmax
 
 HIDDEN, INNER, WORDS, POSITIONS, LAYERS, HEADS = 384, 1536, 30522, 512, 6, 12
-#: Texts, tokens of each.
+#: (texts, tokens of each text)
 CASES = {"cuda": [(1, 128), (32, 128), (256, 256)], "cpu": [(1, 128), (6, 256)]}
 RUNS = 30
 
 
 class RandomEncoder(Encoder):
-    """Encodes (texts, tokens): as many random texts of so many tokens, none of them padding."""
+    """Encodes (texts, tokens): that many random texts with that many tokens each and no padding."""
 
     def __init__(self, device):
         self.device = torch.device(device)
@@ -67,7 +68,7 @@ class RandomEncoder(Encoder):
 
 
 def timed(encoders, texts):
-    """Median milliseconds of each encoder."""
+    """Returns the median milliseconds of each encoder."""
     times = [[] for _ in encoders]
     for run in range(5 + RUNS):
         for i in range(len(encoders)) if run % 2 else reversed(range(len(encoders))):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the first use of an op costs that has to be made first: opdock beside its peers, in one run.
+"""Measures the first use of an op that has to be built first: opdock next to its peers.
 
 The op is a * x + y on the CPU, from source, with cold caches: opdock's source plugin, torch's
 cpp_extension.load_inline, tvm-ffi's cpp.load_inline. Each measurement is a process of its own with
-empty caches; the time is that of loading and the first call, after the imports. Then what opdock
-does for many: a plugin in the cache in a new process; 64 processes that ask at once; and a builder
-that is killed while others wait for it. On a GPU: the first call of softmax, whose kernels are
-there as source only; the run-time compiler's opening counts, the CUDA context's creation does not.
-"""
+empty caches; the time is that of loading and the first call, after the imports. Then opdock is
+measured in three more situations: a new process with the plugin in the cache; 64 processes that ask
+at once; and a builder that is killed while others wait for it. On a GPU: the first call of softmax,
+whose kernels exist only as source; opening the run-time compiler counts, creating the CUDA context
+does not."""
 
 import argparse
 import json
@@ -87,12 +87,14 @@ void axpy(tvm::ffi::TensorView x, tvm::ffi::TensorView y, double a, tvm::ffi::Te
 
 
 def use_opdock(start):
-    """(seconds of load and first call, their end): waits for `start` after the imports."""
+    """Waits for `start` after the imports; returns the seconds of load and first call, and the time
+    at their end."""
     import numpy as np
 
     import opdock
 
-    opdock.plugins()  # the machine's facts and the folders, as in any process that is at work
+    # Reads the machine's facts and the folders, as a process that is already at work has done.
+    opdock.plugins()
     x = np.ones(8, np.float32)
     start()
     begin = time.monotonic()
@@ -161,17 +163,18 @@ def wait_for_line():
 def child(kind):
     try:
         result = USES[kind](wait_for_line)
-    except Exception as error:  # reported to the parent, which says that the row is missing
+    except Exception as error:  # reported to the parent, which prints that the row is missing
         result = {"error": (str(error).splitlines() or [repr(error)])[0]}
     print(json.dumps(result), flush=True)
-    sys.stdin.readline()  # Python's own end would take the cores from those that are still at work
+    # The interpreter's exit would take CPU time from processes that are still at work.
+    sys.stdin.readline()
 
 
 # ---- the parent
 
 
 class Child:
-    """A measured process, ready to start on go()."""
+    """A measured process that is ready to start on go()."""
 
     def __init__(self, kind, environment):
         self.process = subprocess.Popen(
@@ -184,7 +187,7 @@ class Child:
         )
 
     def wait_ready(self):
-        """False if it ended before it was ready: result() has the error."""
+        """Returns False if the process ended before it was ready; result() then has the error."""
         self.line = self.process.stdout.readline()
         return self.line.strip() == "ready"
 
@@ -193,7 +196,7 @@ class Child:
         self.process.stdin.flush()
 
     def wait_done(self):
-        """Reads its answer; it stays alive until result()."""
+        """Reads the process's answer; the process stays alive until result()."""
         if self.line.strip() == "ready":
             self.line = self.process.stdout.readline()
 
@@ -207,7 +210,8 @@ class Child:
 
 
 class Workplace:
-    """Folders of one measurement: caches, the source plugin, a compiler that keeps a diary."""
+    """Folders of one measurement: caches, the source plugin, and a compiler wrapper that logs its
+    starts."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -241,15 +245,15 @@ class Workplace:
         return variables
 
     def starts(self, what=None):
-        """When the compiler was started, by the clock of day: for the plugin's source ("compile"),
-        by Meson and for linking ("other"), or at all."""
+        """Returns the wall-clock times at which the compiler was started: for the plugin's source
+        ("compile"), by Meson and for linking ("other"), or all of them (None)."""
         text = self.diary.read_text() if self.diary.exists() else ""
         words = [line.split() for line in text.splitlines()]
         return [float(at) for at, kind in words if what in (None, kind)]
 
 
 def fresh_room():
-    """A fresh one below the build folder: a cache below /tmp is refused."""
+    """Makes a fresh folder below the build folder: a cache below /tmp is refused."""
     return tempfile.TemporaryDirectory(prefix="first-use-", dir=BUILD)
 
 
@@ -268,7 +272,7 @@ def milliseconds(values):
 
 
 def first_uses(kind, repeats):
-    """Seconds of `repeats` cold first uses, or None with the reason printed."""
+    """Returns the seconds of `repeats` cold first uses, or None with the reason printed."""
     seconds = []
     for _ in range(repeats):
         with fresh_room() as folder:
@@ -281,8 +285,8 @@ def first_uses(kind, repeats):
 
 
 def warm_loads(repeats):
-    """Seconds of opdock.load() in new processes, of a plugin that is in the cache and was used by
-    one process since it was built and settled."""
+    """Returns the seconds of opdock.load() in new processes. The plugin is in the cache, its files
+    are old enough to be trusted, and one process has used it since."""
     with fresh_room() as folder:
         environment = Workplace(folder).environment()
         results = [once("opdock", environment)]
@@ -296,8 +300,8 @@ def warm_loads(repeats):
 
 
 def kernels(repeats):
-    """Seconds of the first call of a plugin that has no image for this GPU: with cold caches, and
-    in new processes after that. None without a GPU."""
+    """Returns the seconds of the first call of a plugin that has no image for this GPU: with cold
+    caches, and in new processes after that. Returns None without a GPU."""
     try:
         import torch
 
@@ -307,7 +311,7 @@ def kernels(repeats):
         return None
     with fresh_room() as folder:
         plugins = Path(folder) / "plugins"
-        other = "7.5" if major == 8 else "8.0"  # what runs on no GPU of another major version
+        other = "7.5" if major == 8 else "8.0"  # does not run on a GPU of another major version
         command = [BUILD / "core" / "cli" / "opdock", "build", "--json", f"--archs={other}"]
         done = subprocess.run(
             command + [HERE.parents[2] / "plugins" / "softmax"],
@@ -325,7 +329,7 @@ def kernels(repeats):
         for turn in range(repeats):
             environment = Workplace(Path(folder) / str(turn)).environment()
             environment["OPDOCK_PLUGIN_PATH"] = str(plugins)
-            environment.pop("OPDOCK_ADD_PLUGIN_PATH", None)  # the tree's has an image
+            environment.pop("OPDOCK_ADD_PLUGIN_PATH", None)  # the tree's plugin has an image
             for seconds in (cold, warm):
                 result = once("kernel", environment)
                 if "error" in result:
@@ -336,9 +340,9 @@ def kernels(repeats):
 
 
 def crowd(count):
-    """Of `count` processes that ask at once: the compiles, the builder's time, and how much later
-    than the builder the last has the op, by their own clocks. Neither Python's start nor its end
-    counts."""
+    """Lets `count` processes ask at once. Returns the number of compiles, the builder's time, and
+    how much later than the builder the last process has the op, by their own clocks. Neither
+    Python's start nor its exit counts."""
     with fresh_room() as folder:
         place = Workplace(folder)
         environment = place.environment(diary=True)
@@ -368,7 +372,8 @@ def crowd(count):
 
 
 def killed(waiting):
-    """From the builder's death until another starts a compiler, and until the last has the op."""
+    """Kills the builder. Returns the time until another process starts a compiler, and until the
+    last one has the op."""
     with fresh_room() as folder:
         place = Workplace(folder)
         environment = place.environment(diary=True)
@@ -383,7 +388,7 @@ def killed(waiting):
             time.sleep(0.005)
         for one in others:
             one.go()
-        time.sleep(0.3)  # they reach the lock; the compiler is still at work
+        time.sleep(0.3)  # the others reach the lock while the compiler is still at work
         builder.process.send_signal(signal.SIGKILL)
         moment, mark = time.time(), time.monotonic()
         results = [one.result() for one in others]

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices beside PyTorch's, on a GPU: the op `linear`, and opdock.gemm/1 beneath it.
+"""Times matrix products next to PyTorch's, on a GPU: the op `linear` and opdock.gemm/1 below it.
 
-linear is what programs call, with a fresh result, beside torch's linear and its activation, which
-are two calls, and beside torch._addmm_activation, which has ReLU and tanh's GELU in the product. Of
-the extension both write into the same tensor, d = a b' or d = a b: torch.matmul with out=, with a
-bias torch.addmm; the op is that of the tests' plugin, build/tests/gemm. With --tf32 both may round
-float32. Device: the median of CUDA events around each call, taken in turns, with a cold L2. Host: a
-call among 256, the waits outside.
-"""
+linear is what programs call. It returns a fresh result, and is timed next to torch's linear and its
+activation, which are two calls, and next to torch._addmm_activation, which has ReLU and tanh's GELU
+in the product. For opdock.gemm/1 both write into the same tensor, d = a b' or d = a b: PyTorch by
+torch.matmul with out=, or torch.addmm with a bias; Opdock by the op of the tests' plugin,
+build/tests/gemm. With --tf32 both may round float32. Device: the median of CUDA events around each
+call, alternating, with a cold L2. Host: the time of a call among 256, without the waits."""
 
 import argparse
 import os
@@ -24,7 +23,7 @@ import torch.nn.functional as F
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 os.environ["OPDOCK_ADD_PLUGIN_PATH"] = str(BUILD / "tests" / "gemm")
 
-import opdock  # noqa: E402 (the line above says where its plugin is)
+import opdock  # noqa: E402 (the line above names its plugin)
 
 # m, n, k
 SHAPES = [
@@ -47,7 +46,7 @@ GELU, GELU_TANH = 2, 3
 
 
 def linear(shape, dtype, _):
-    """{case: {whose: function}} of the op and of what PyTorch has for it."""
+    """Returns {case: {whose: function}} of the op and of what PyTorch has for it."""
     m, n, k = shape
     make = {"device": "cuda", "dtype": dtype}
     x, w, bias = (torch.randn(s, **make) for s in ((m, k), (n, k), (n,)))
@@ -82,7 +81,7 @@ def linear(shape, dtype, _):
 
 
 def extension(shape, dtype, tf32):
-    """{case: {whose: function}} of opdock.gemm/1."""
+    """Returns {case: {whose: function}} of opdock.gemm/1."""
     m, n, k = shape
     a = torch.randn(m, k, device="cuda", dtype=dtype)
     b, bt = (torch.randn(s, device="cuda", dtype=dtype) for s in ((k, n), (n, k)))
@@ -110,7 +109,7 @@ def extension(shape, dtype, tf32):
                 torch.addmm(bias, a, turned, out=d), approximate="tanh"
             ),
         },
-        # The library's GELU is by tanh: this one is a second kernel in both.
+        # The library's GELU is the tanh form: the erf form is a second kernel in both.
         "gelu by erf(a b' + bias)": {
             "opdock": lambda: gemm(
                 a, bt, d, bias=bias, transpose_b=True, activation=GELU, flags=flags
@@ -124,8 +123,9 @@ CASES = {"linear": linear, "extension": extension}
 
 
 def device_us(functions, repeats):
-    """({whose: median µs on the device}, whether the device alone was timed), in turns of a random
-    order, as each second pair of events may be further apart (timing.middle)."""
+    """Returns ({whose: median µs on the device}, whether only the device was timed). The functions
+    alternate in a random order, since every second pair of events may be further apart
+    (timing.middle)."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     for function in functions.values():
         for _ in range(5):
@@ -148,7 +148,8 @@ def device_us(functions, repeats):
 
 
 def measured(title, functions, repeats):
-    """What to record of one case, printed too. What this torch does not have is skipped."""
+    """Returns what to record of one case, and prints it. Functions that this torch does not have
+    are skipped."""
     for whose in [whose for whose in functions if whose not in ("opdock", "torch")]:
         try:
             functions[whose]()
@@ -156,7 +157,8 @@ def measured(title, functions, repeats):
             print(f"  skipped: {whose} {title}: {peers.first_line(error)}")
             del functions[whose]
     on_device, is_ahead = device_us(functions, repeats)
-    # The host's time of a product that the device outlasts is the queue's.
+    # For a product that takes the device longer than the host, the host's time would be that of a
+    # full queue.
     small = on_device["torch"] < 20
     on_host = timing.interleaved(torch, functions, 5) if small else {}
     results = []

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 by Opdock's ops, and random weights for it: what gpt2_decode.py times.
+"""GPT-2 built from Opdock's ops, with random weights: the model that gpt2_decode.py times.
 
-Of a step with one new token for each row a layer has eight launches, with nothing copied between
-them: the sum of the branch before and its norm, the product to queries, keys and values, append_kv,
-attention, a product, a sum and its norm, and the two products of the MLP. (Where cuBLASLt splits a
-sum it launches one more.) Residuals are added beside the norm, which reads them anyway, so that no
-product has a third matrix to read.
-"""
+In a step with one new token for each row, a layer takes eight launches and copies nothing between
+them: the sum of the previous branch and its norm, the product to queries, keys and values,
+append_kv, attention, a product, a sum and its norm, and the two products of the MLP. (Where
+cuBLASLt splits a sum it launches one more.) Residuals are added together with the norm, which reads
+them anyway, so that no product has a third matrix to read."""
 
 from dataclasses import dataclass
 
@@ -15,14 +14,14 @@ import torch
 import opdock
 
 EPS = 1e-5
-#: Weights are stored [out, in], as torch.nn.Linear has them: then what is added up lies side by
-#: side in both factors. False: [in, out].
+#: True: weights are stored [out, in], as torch.nn.Linear has them, so that the summed elements are
+#: contiguous in both factors. False: [in, out].
 TRANSPOSED = True
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Those of GPT-2 small."""
+    """Sizes of GPT-2 small."""
 
     layers: int = 12
     width: int = 768
@@ -32,8 +31,9 @@ class Sizes:
 
     @property
     def columns(self):
-        """Of the head's product: the vocabulary, up to a multiple of 64. What is added is no token:
-        its weights are zeros, and it is cut off before the largest logit is looked for."""
+        """Columns of the head's product: the vocabulary, rounded up to a multiple of 64. The added
+        columns are no tokens: their weights are zeros, and they are cut off before the largest
+        logit is selected."""
         return -(-self.vocabulary // 64) * 64
 
     @property
@@ -42,13 +42,13 @@ class Sizes:
 
 
 def random_weights(sizes, device, dtype, seed=1):
-    """{name: tensor}: those of layer 3 begin with "3.". Matrices are [out, in].
+    """Returns {name: tensor}; names of layer 3 begin with "3.". Matrices are [out, in].
 
-    Spread so that greedy tokens tell rows, positions and caches apart. Embeddings are small beside
-    what the layers add, as a head tied to them would repeat the last token. The layers add little
-    that all tokens have in common: queries and keys are large enough to attend to some tokens and
-    not to the mean of all, and the MLP's second matrix takes the mean of its inputs away.
-    """
+    The spreads are chosen so that greedy tokens distinguish rows, positions and caches. Embeddings
+    are small compared with what the layers add, as a head tied to them would repeat the last token.
+    The layers add little that all tokens have in common: queries and keys are large enough to
+    attend to some tokens and not to the mean of all, and the MLP's second matrix removes the mean
+    of its inputs."""
     generator = torch.Generator(device).manual_seed(seed)
 
     def random(*shape, spread):
@@ -76,12 +76,11 @@ def random_weights(sizes, device, dtype, seed=1):
 
 
 class OpdockGPT2:
-    """Greedy tokens of `batch` rows. All that a step reads and writes is on the device, at the same
-    place in each step, so that a captured one can be replayed.
+    """Generates greedy tokens for `batch` rows. All that a step reads and writes is on the device,
+    at the same addresses in each step, so that a captured step can be replayed.
 
-    weights: of random_weights(); places: how many tokens of a row the cache holds, of prompt and
-    new ones together.
-    """
+    weights: from random_weights(); places: how many tokens of a row the cache holds, prompt and new
+    ones together."""
 
     def __init__(self, weights, sizes, batch, places):
         self.weights, self.sizes, self.batch = weights, sizes, batch
@@ -93,20 +92,20 @@ class OpdockGPT2:
             }
         device, dtype = weights["wte"].device, weights["wte"].dtype
         shape = (sizes.layers, 2, batch, sizes.heads, places, sizes.head_size)
-        # append_kv and attention take [B, places, heads, D]; a head's keys lie behind each other.
+        # append_kv and attention take [B, places, heads, D]; the keys of one head are contiguous.
         self.cache = torch.zeros(shape, device=device, dtype=dtype).transpose(3, 4)
         self.token = torch.zeros(batch, device=device, dtype=torch.int64)
-        #: [places, B]: the prompt's tokens and the new ones. Added to where it is zero: index_add_
-        #: takes positions of 32 bits, which index_copy_ does not.
+        #: [places, B]: the prompt's tokens and the new ones. New tokens are added to zeros, because
+        #: index_add_ takes 32-bit positions and index_copy_ does not.
         self.history = torch.zeros(places, batch, device=device, dtype=torch.int64)
-        #: Where the tokens of a step begin, and how many there are after it.
+        #: The position where a step's tokens begin, and how many tokens there are after it.
         self.start, self.lengths = self.counters = torch.zeros(
             (2, batch), device=device, dtype=torch.int32
         )
 
     def prompt(self, ids):
-        """Begins anew. ids: int64 [B, S], on the device. Returns logits of the first new token,
-        [B, vocabulary], which stay until the next step."""
+        """Starts a new sequence. ids: int64 [B, S], on the device. Returns the logits of the first
+        new token, [B, vocabulary], which stay valid until the next step."""
         length = ids.shape[1]
         self.start.fill_(0)
         self.lengths.fill_(length)
@@ -118,29 +117,30 @@ class OpdockGPT2:
         return logits
 
     def step(self):
-        """One more token of each row. Returns its logits, as prompt() does."""
+        """Generates one more token for each row. Returns its logits, as prompt() does."""
         logits = self._forward(self.token, self.start)
         self.counters.add_(1)
         return logits
 
     def _forward(self, ids, positions):
-        """ids, positions: [B * S], those of a row behind each other."""
+        """Runs the model. ids, positions: [B * S], with the tokens of each row contiguous."""
         w, ops = self.weights, opdock.ops
         x = torch.nn.functional.embedding(ids, w["wte"])
         branch = torch.nn.functional.embedding(positions, w["wpe"])
         for layer in range(self.sizes.layers):
             x, branch = self._layer(x, branch, layer)
-        # Of each row the last token counts.
+        # Only the last token of each row counts.
         x, branch = (t.view(self.batch, -1, t.shape[-1])[:, -1] for t in (x, branch))
         h, _ = ops.add_layer_norm(branch, x, w["norm"], w["norm_b"], eps=EPS)
         logits = ops.linear(h, w["wte"])[:, : self.sizes.vocabulary]
         torch.argmax(logits, -1, out=self.token)
-        # Where it will stand is the same of all rows.
+        # The new token's position is the same in all rows.
         self.history.index_add_(0, self.lengths[:1], self.token[None])
         return logits
 
     def _layer(self, x, branch, layer):
-        """x + branch is what the layer gets; returns such a pair. Both are [B * S, width]."""
+        """Runs one layer on the input x + branch; returns its output as such a pair. Both are
+        [B * S, width]."""
         ops, sizes = opdock.ops, self.sizes
 
         def w(name):

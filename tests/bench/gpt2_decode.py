@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a graph, PyTorch, DeepSpeed, vLLM.
 
-Random weights; a prompt, and tokens after it. Opdock's step is one graph that is replayed, and of
-PyTorch's one candidate is; the prompt is in no graph. Before anything is timed, the logits of all
-are held against exact ones, but for those of packages, which give only tokens. tokens_per_s is of
-all rows, with the prompt, by the clock; step_us of one token after the prompt. Medians of runs in
-turns.
-"""
+The weights are random; tokens are generated after a prompt. Opdock's step is one graph that is
+replayed, and so is one of PyTorch's candidates; the prompt is in no graph. Before anything is
+timed, the logits of each model are compared with exact ones, except for packages that return only
+tokens. tokens_per_s is wall-clock throughput over all rows, including the prompt; step_us is the
+time of one token after the prompt. The figures are medians of alternating runs."""
 
 import argparse
 import time
@@ -22,20 +21,23 @@ from gpt2_torch import TorchGPT2
 
 #: A model's logits may be this many times as far from the exact ones as plain PyTorch's are in the
 #: same dtype, after the same tokens: both round about as often, and how much a rounding grows on
-#: its way depends on the weights alone. What is left is luck: of two largest errors of many.
+#: its way depends only on the weights. The factor allows for chance, as it compares two maxima of
+#: many errors.
 MAX_TIMES = 2
-#: And never more than this part of the row's largest logit: then the check would tell nothing.
+#: The error may never exceed this part of the row's largest logit; otherwise the check would prove
+#: nothing.
 MAX_ERROR = 0.05
 
 
 def errors(logits, exact):
-    """The largest difference of each row [..., vocabulary], relative to its largest element."""
+    """Returns the largest difference of each row [..., vocabulary], relative to its largest
+    element."""
     return (logits.to(exact) - exact).abs().amax(-1) / exact.abs().amax(-1)
 
 
 def check(name, loop, weights, sizes):
-    """ArithmeticError if logits or tokens are wrong. The tokens before each are the loop's own, so
-    that one that differs, as in a tie, leaves those after it comparable."""
+    """Raises ArithmeticError if logits or tokens are wrong. The tokens before each position are the
+    loop's own, so that one that differs, as in a tie, leaves the later ones comparable."""
     tokens, logits = loop.found()
     begin, dtype, places = loop.ids.shape[1] - 1, logits.dtype, loop.model.history.shape[0]
     exactly = torch.float64 if dtype == torch.float32 else torch.float32
@@ -44,17 +46,18 @@ def check(name, loop, weights, sizes):
         for wide in (exactly, dtype)
     ]
     rows, same = [], 0
-    for row in range(len(tokens)):  # one after the other: the exact ones take much memory
+    for row in range(len(tokens)):  # one row at a time, since the exact logits take much memory
         ids = torch.cat([loop.ids[row], tokens[row, :-1]])[None]
         exact, plain = (model.logits(ids, begin)[0] for model in both)
         best, chosen = exact.amax(-1), exact.gather(-1, tokens[row, :, None])[:, 0]
         late = (best - chosen) / exact.abs().amax(-1)
         of_row = errors(logits[row], exact), errors(plain, exact), late
-        rows.append(torch.stack(of_row).amax(-1))  # of tensors, as NaN has to stay NaN
+        # The maximum of tensors, since NaN has to stay NaN.
+        rows.append(torch.stack(of_row).amax(-1))
         same += (exact.argmax(-1) == tokens[row]).sum().item()
     found, usual, late = torch.stack(rows).amax(0).tolist()
     most = min(MAX_TIMES * usual, MAX_ERROR)
-    # A token is not below another by more than both may be wrong by.
+    # A chosen token's logit may be below the largest one by at most both errors together.
     if not (found <= most and late <= 2 * most):
         raise ArithmeticError(
             f"{name}: found logits that differ by {found:.2e}, and a token whose logit is "
@@ -70,7 +73,7 @@ def check(name, loop, weights, sizes):
 
 
 def ours(weights, sizes, ids, new, places):
-    """{who: Loop} of Opdock, checked."""
+    """Returns Opdock's {who: Loop}, checked."""
     model = gpt2.OpdockGPT2(weights, sizes, len(ids), places)
     model.prompt(ids)
     step = captured(model.step) if ids.is_cuda else model.step
@@ -83,7 +86,8 @@ def ours(weights, sizes, ids, new, places):
 
 
 def plain(weights, sizes, ids, new, places, compilers):
-    """(who, Loop) of PyTorch: eager, a graph of the eager step, and compiled steps; checked."""
+    """Yields PyTorch's (who, Loop), checked: eager, a graph of the eager step, and compiled
+    steps."""
 
     def model():
         made = TorchGPT2(weights, sizes, len(ids), places)
@@ -115,14 +119,14 @@ def plain(weights, sizes, ids, new, places, compilers):
             makers["torch.compile max, graph"] = lambda: compiled(
                 "max-autotune-no-cudagraphs", True
             )
-    torch._dynamo.reset()  # what is compiled is compiled for one batch size
+    torch._dynamo.reset()  # a step is compiled for one batch size
     for name, make in makers.items():
         begin = time.perf_counter()
         try:
             made, step = make()
             loop = Loop(made, step, ids, new)
             check(name, loop, weights, sizes)
-        except Exception as error:  # wrong, or a compiler that does not work here
+        except Exception as error:  # wrong results, or a compiler that does not work here
             print(f"  skipped: {name}: {peers.first_line(error)}", flush=True)
             continue
         if name.startswith("torch.compile"):
@@ -133,8 +137,9 @@ def plain(weights, sizes, ids, new, places, compilers):
 
 
 def package(name, make, ids, tokens):
-    """{name: Generate} of the function that make() makes; {} and one line where that cannot be
-    used. Says how many tokens are those of `tokens`: behind a tie all others differ."""
+    """Returns {name: Generate} of the function that make() makes; if that cannot be used, returns
+    {} and prints one line. Prints how many tokens equal those in `tokens`: after a tie all later
+    ones differ."""
     try:
         function = make()
         found = function()[:, ids.shape[1] :].to(tokens.device)
@@ -144,7 +149,7 @@ def package(name, make, ids, tokens):
                 "this release takes for the end"
             )
         same = (found == tokens).sum().item()
-    except Exception as error:  # whatever way its import, or this release, fails
+    except Exception as error:  # its import, or this release, may fail in any way
         print(f"  skipped: {name}: {peers.first_line(error)}", flush=True)
         return {}
     print(f"  {name:<28} {same} of {tokens.numel()} tokens those of opdock", flush=True)
@@ -152,8 +157,9 @@ def package(name, make, ids, tokens):
 
 
 def deepspeed(weights, sizes, ids, new, places):
-    """{"DeepSpeed": Loop} by its layers; {} and one line where they cannot be used. Logits that
-    are further off than Opdock's may be are said, and no reason not to time it."""
+    """Returns {"DeepSpeed": Loop} with DeepSpeed's layers; if they cannot be used, returns {} and
+    prints one line. Logits that are further off than Opdock's may be are reported, but the model is
+    timed anyway."""
     try:
         from gpt2_deepspeed import DeepSpeedGPT2
 
@@ -162,14 +168,15 @@ def deepspeed(weights, sizes, ids, new, places):
         check("DeepSpeed", loop, weights, sizes)
     except ArithmeticError as error:
         print(f"  timed all the same: {peers.first_line(error)}", flush=True)
-    except Exception as error:  # not installed, or not to be compiled
+    except Exception as error:  # not installed, or cannot be compiled
         print(f"  skipped: DeepSpeed: {peers.first_line(error)}", flush=True)
         return {}
     return {"DeepSpeed": loop}
 
 
 def show(name, batch, new, medians, own):
-    """Prints medians, {who: (seconds of all, of a step)}, beside own seconds; what to record."""
+    """Prints medians, {who: (seconds of all, of a step)}, compared with `own` seconds; returns what
+    to record."""
     results = []
     for who, (total, step) in medians.items():
         rate = batch * new / total
@@ -183,8 +190,8 @@ def show(name, batch, new, medians, own):
 
 
 def run_batch(arguments, sizes, weights, batch):
-    """All of one batch size but DeepSpeed and vLLM. Returns (the results to record, a function that
-    times these two and returns theirs)."""
+    """Runs one batch size, without DeepSpeed and vLLM. Returns (the results to record, a function
+    that times these two and returns their results)."""
     length, new = arguments.prompt, arguments.new
     places = -(-(length + new) // 64) * 64
     device, dtype = weights["wte"].device, arguments.dtype
@@ -257,13 +264,13 @@ def main():
             results, time_others = run_batch(arguments, sizes, weights, batch)
             keep(arguments.record, results)
             later.append(time_others)
-        # Last: after a call that does not get far, memory of others may have been written.
+        # These run last: a call that fails part-way may have written to memory of others.
         for time_others in later:
             keep(arguments.record, time_others())
 
 
 def keep(file, results):
-    """Appends the results to the records of the file, or None."""
+    """Appends the results to the records in `file`, unless it is None."""
     if file and results:
         record.append(file, "gpt2_decode", results)
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2 by the layers that DeepSpeed puts into models, with the weights of gpt2.random_weights().
 
-The layers are made without transformers' model, whose newer releases DeepSpeed's injection does not
-fit. A step cannot be a graph: DeepSpeed counts tokens on the host and hands the count to kernels.
-"""
+The layers are made without transformers' model, because DeepSpeed's injection does not support its
+newer releases. A step cannot be captured as a graph: DeepSpeed counts tokens on the host and passes
+the count to kernels."""
 
 import torch
 import torch.nn.functional as F
 from gpt2 import EPS
 
-#: {DeepSpeed's parameter: gpt2's, of a layer}; its matrices are [in, out]
+#: {DeepSpeed's parameter: gpt2's name in a layer}; DeepSpeed's matrices are [in, out]
 NAMES = {"norm_w": "norm1", "norm_b": "norm1_b"}
 NAMES |= {"attention.attn_qkvw": "qkv", "attention.attn_qkvb": "qkv_b"}
 NAMES |= {"attention.attn_ow": "out", "attention.attn_ob": "out_b"}
@@ -19,14 +19,15 @@ NAMES |= {"mlp.output_w": "proj", "mlp.output_b": "proj_b"}
 
 
 def layers_of(weights, sizes, places):
-    """DeepSpeed's layers with these weights. Raises ImportError where it is not installed."""
+    """Returns DeepSpeed's layers with these weights. Raises ImportError where it is not
+    installed."""
     from deepspeed.model_implementations.transformers.ds_transformer import (
         DeepSpeedTransformerInference,
     )
     from deepspeed.ops.transformer.inference.config import DeepSpeedInferenceConfig
     from deepspeed.ops.transformer.inference.ds_attention import DeepSpeedSelfAttention
 
-    # The classes count their layers, and their workspace has room for so many.
+    # The classes count their layers, and their workspace has room for that many.
     DeepSpeedTransformerInference.layer_id = DeepSpeedSelfAttention.num_layers = 0
     layers = []
     for number in range(sizes.layers):
@@ -51,7 +52,7 @@ def layers_of(weights, sizes, places):
 
 
 class DeepSpeedGPT2:
-    """As gpt2.OpdockGPT2, whose arguments and methods it has."""
+    """Has the same arguments and methods as gpt2.OpdockGPT2."""
 
     def __init__(self, weights, sizes, batch, places):
         self.weights, self.sizes = weights, sizes

@@ -8,8 +8,9 @@ import torch
 
 
 def captured(step):
-    """step() as a CUDA graph; returns the function that replays it and gives its logits. Takes four
-    steps: the first ones load kernels and choose algorithms, which a capture cannot."""
+    """Captures step() as a CUDA graph; returns a function that replays it and returns its logits.
+    Takes four steps: the first ones load kernels and choose algorithms, which is not possible
+    during capture."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -17,9 +18,10 @@ def captured(step):
             step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    # On a stream of its own: PyTorch keeps a workspace of cuBLAS for each stream, and frees all of
-    # them when torch.compile records a graph. One made in the capture belongs to the graph's
-    # memory; one made by the steps above would be unmapped under the graph.
+    # The capture uses a stream of its own: PyTorch keeps a cuBLAS workspace for each stream, and
+    # frees all of them when torch.compile records a graph. A workspace that is made during the
+    # capture belongs to the graph's memory; one made by the steps above would be unmapped while the
+    # graph uses it.
     with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         logits = step()
 
@@ -31,7 +33,7 @@ def captured(step):
 
 
 class Loop:
-    """model.prompt(ids), and then step() for each token but the first of `new`."""
+    """Runs model.prompt(ids), then step() for each of the `new` tokens but the first."""
 
     def __init__(self, model, step, ids, new):
         self.model, self.step, self.ids, self.new = model, step, ids, new
@@ -41,7 +43,7 @@ class Loop:
             torch.cuda.synchronize()
 
     def __call__(self):
-        """Seconds of all, and of a step."""
+        """Returns the seconds of all, and of a step."""
         self.synchronize()
         begin = time.perf_counter()
         self.model.prompt(self.ids)
@@ -54,7 +56,7 @@ class Loop:
         return end - begin, (end - steps) / (self.new - 1)
 
     def found(self):
-        """Tokens [B, new] and the logits they were chosen by, [B, new, vocabulary]."""
+        """Returns tokens [B, new] and the logits that they were chosen by, [B, new, vocabulary]."""
         logits = [self.model.prompt(self.ids).clone()]
         for _ in range(self.new - 1):
             logits.append(self.step().clone())
@@ -64,13 +66,13 @@ class Loop:
 
 
 class Generate:
-    """A package's generate(), which begins with the prompt."""
+    """Runs a package's generate(), which begins with the prompt."""
 
     def __init__(self, function):
         self.function = function
 
     def __call__(self):
-        """Seconds of all, and None: of a step nothing is known."""
+        """Returns the seconds of all, and None, since the time of a step is unknown."""
         begin = time.perf_counter()
         if self.function().is_cuda:
             torch.cuda.synchronize()
@@ -78,7 +80,7 @@ class Generate:
 
 
 def timed(whose, runs):
-    """{who: (seconds of all, seconds of a step or None)}: medians of runs in turns."""
+    """Returns {who: (seconds of all, seconds of a step or None)}: medians of alternating runs."""
     times = {who: [] for who in whose}
     for run in range(runs + 1):
         for who, function in whose.items():
@@ -96,7 +98,7 @@ def timed(whose, runs):
 
 
 def kernels(loop):
-    """Prints what one step launches, by name, and how long it takes."""
+    """Prints the kernels that one step launches, by name, and how long each takes."""
     from torch.profiler import ProfilerActivity, profile
 
     loop.model.prompt(loop.ids)

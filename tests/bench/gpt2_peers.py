@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 by other packages, with the weights of gpt2.random_weights(): transformers' generate(), and
-vLLM. DeepSpeed's layers: gpt2_deepspeed.py."""
+"""GPT-2 by other packages, with the weights of gpt2.random_weights().
+
+The packages are transformers with its generate(), and vLLM. For DeepSpeed's layers see
+gpt2_deepspeed.py."""
 
 import tempfile
 
@@ -9,7 +11,7 @@ from gpt2 import EPS
 
 
 def names_of(weights, layers):
-    """{transformers' name: tensor}; its matrices are [in, out]."""
+    """Returns {transformers' name: tensor}; its matrices are [in, out]."""
     named = {"transformer.wpe.weight": weights["wpe"]}
     named["transformer.ln_f.weight"] = weights["norm"]
     named["transformer.ln_f.bias"] = weights["norm_b"]
@@ -25,7 +27,8 @@ def names_of(weights, layers):
 
 
 def transformers_model(weights, sizes):
-    """GPT2LMHeadModel in inference mode. Raises ImportError where transformers is not there."""
+    """Returns GPT2LMHeadModel in inference mode. Raises ImportError where transformers is not
+    installed."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
@@ -43,7 +46,7 @@ def transformers_model(weights, sizes):
     words = weights["wte"][: sizes.vocabulary]
     named = names_of(weights, sizes.layers)
     named |= {"transformer.wte.weight": words, "lm_head.weight": words}
-    # Old releases keep masks of attention beside the weights.
+    # Old releases keep attention masks among the weights.
     missing, unexpected = model.load_state_dict(named, strict=False)
     missing = [name for name in missing if not name.endswith((".attn.bias", ".masked_bias"))]
     if missing or unexpected:
@@ -55,7 +58,8 @@ def transformers_model(weights, sizes):
 
 
 def generating(model, ids, new):
-    """The function that generates `new` tokens behind ids, and returns both: int64 [B, S + new]."""
+    """Returns a function that generates `new` tokens after ids, and returns both: int64 [B, S +
+    new]."""
     mask = torch.ones_like(ids)
     how = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "num_beams": 1}
 
@@ -67,7 +71,8 @@ def generating(model, ids, new):
 
 
 def vllm_generating(model, ids, new, places):
-    """The same by vLLM, which reads the model from a folder. Raises ImportError without vLLM."""
+    """Returns the same for vLLM, which reads the model from a folder. Raises ImportError without
+    vLLM."""
     from vllm import LLM, SamplingParams
 
     with tempfile.TemporaryDirectory(prefix="gpt2-") as folder:
@@ -78,7 +83,7 @@ def vllm_generating(model, ids, new, places):
             dtype=str(model.dtype).removeprefix("torch."),
             max_model_len=places,
             gpu_memory_utilization=0.5,
-            enable_prefix_caching=False,  # else the prompt is computed in the first run alone
+            enable_prefix_caching=False,  # otherwise only the first run computes the prompt
         )
     how = SamplingParams(temperature=0, max_tokens=new, ignore_eos=True, detokenize=False)
     prompts = [{"prompt_token_ids": row} for row in ids.tolist()]

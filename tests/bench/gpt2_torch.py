@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPT-2 in plain PyTorch, with a static cache: peer of gpt2.py's and, in float32, what is right."""
+"""GPT-2 in plain PyTorch with a static cache: a peer of gpt2.py and, in float32, its reference."""
 
 import torch
 import torch.nn.functional as F
@@ -9,8 +9,9 @@ LAYER = ("norm1", "qkv", "out", "norm2", "fc", "proj")
 
 
 class Layer(torch.nn.Module):
-    """One layer with its caches. All are buffers, whose addresses torch.compile knows to stay, and
-    each a tensor of its own, so that it writes a token and not the whole tensor."""
+    """One layer with its caches. All are buffers, so that torch.compile knows their addresses to be
+    constant, and each is a tensor of its own, so that it writes one token and not the whole tensor.
+    """
 
     def __init__(self, weights, number, sizes, batch, places):
         super().__init__()
@@ -23,8 +24,9 @@ class Layer(torch.nn.Module):
         self.register_buffer("v_cache", self.qkv.new_zeros(shape))
 
     def forward(self, x, position, mask):
-        """x: [B, S, width]. position: int64 [1], of the new token, and mask: what it sees, bool
-        [1, 1, 1, places]. None: x is a prompt, whose tokens see those before them."""
+        """Runs the layer. x: [B, S, width]. position: int64 [1], of the new token, and mask: which
+        tokens it sees, bool [1, 1, 1, places]. If they are None, x is a prompt, whose tokens see
+        the earlier ones."""
         batch, length, width = x.shape
         h = F.layer_norm(x, (width,), self.norm1, self.norm1_b, EPS)
         qkv = F.linear(h, self.qkv, self.qkv_b).view(batch, length, 3, self.heads, -1)
@@ -44,7 +46,7 @@ class Layer(torch.nn.Module):
 
 
 class TorchGPT2(torch.nn.Module):
-    """As gpt2.OpdockGPT2, whose arguments and methods it has."""
+    """Has the same arguments and methods as gpt2.OpdockGPT2."""
 
     def __init__(self, weights, sizes, batch, places):
         super().__init__()
@@ -76,8 +78,8 @@ class TorchGPT2(torch.nn.Module):
 
     @torch.no_grad()
     def logits(self, ids, begin):
-        """What follows each token of ids, int64 [B, S], from token `begin` on: [B, S - begin,
-        vocabulary]. Overwrites the cache."""
+        """Returns the logits that follow each token of ids, int64 [B, S], from token `begin` on:
+        [B, S - begin, vocabulary]. Overwrites the cache."""
         x = self._layers(ids, self.places[: ids.shape[1]], None)
         return self._head(x[:, begin:])
 

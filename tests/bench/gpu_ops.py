@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory-bound ops on the GPU beside a device copy of the same shape and dtype, and their peers.
+"""Times memory-bound ops on the GPU next to a device copy of the same shape, and their peers.
 
-What is timed of a plugin say candidates(x) and extra_cases(dtype) of its bench_*.py; to PyTorch's
-functions those of torch.compile are added, and of other packages what peers.py has. Bytes are those
-the op must move: each input read once, each output written once. GB/s is bytes over the median time
-of one call, by CUDA events around each call, which finds nothing of its data in the L2. Recorded
-with "host" is what the device had to wait for the host in.
-"""
+Each plugin's bench_*.py lists what is timed, in candidates(x) and extra_cases(dtype); PyTorch's
+functions are also timed with torch.compile, and other packages' functions come from peers.py. Bytes
+are those that the op must move: each input read once, each output written once. GB/s is bytes over
+the median time of one call, by CUDA events around each call, with none of the call's data in the
+L2. A record with "host" includes time in which the device waited for the host."""
 
 import argparse
 import fnmatch
@@ -36,9 +35,9 @@ DTYPES = ["float32", "bfloat16", "float16"]
 
 
 def timed_ms(function, repeats=50, before=lambda: None):
-    """(median time of one call on the current stream with a cold L2, in milliseconds; whether the
-    device alone was timed, as timing.Times says it). before: what each call needs to have been
-    done, outside of the time."""
+    """Returns (median time of one call on the current stream with a cold L2, in milliseconds;
+    whether only the device was timed, as in timing.Times). before: does what each call needs
+    beforehand, outside of the measured time."""
     for _ in range(5):
         before()
         function()
@@ -56,7 +55,7 @@ def timed_ms(function, repeats=50, before=lambda: None):
 
 
 def benches():
-    """The bench_*.py of the plugins that can be used here, as modules."""
+    """Yields the bench_*.py of the plugins that can be used here, as modules."""
     usable = {plugin["name"] for plugin in opdock.plugins() if plugin["usable"]}
     for path in sorted(PLUGINS.glob("*/bench_*.py")):
         if path.parent.name in usable:
@@ -67,15 +66,15 @@ def benches():
 
 
 def copy_of(moved):
-    """A device copy that moves as many bytes."""
+    """Returns a function that makes a device copy moving as many bytes."""
     source = torch.zeros(int(moved) // 2, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     return lambda: target.copy_(source)
 
 
 def with_peers(packages, op, x, functions, compilers=peers.MODES):
-    """(whose, function that makes what to time) of {whose: function} and of its peers. What torch
-    has two ways for ("torch, no mask") is compiled from both."""
+    """Yields (whose, function that makes the function to time) for {whose: function} and for its
+    peers. If torch has two ways ("torch, no mask"), both are compiled as well."""
     for whose, function in functions.items():
         yield whose, lambda function=function: function
         if whose.startswith("torch"):
@@ -87,15 +86,16 @@ def with_peers(packages, op, x, functions, compilers=peers.MODES):
 
 
 class Run:
-    """Times functions, prints and keeps their rates. file: to append records to, or None."""
+    """Times functions; prints and keeps their rates. file: where to append records, or None."""
 
     def __init__(self, file, compilers=peers.MODES):
         self.file, self.compilers = file, compilers
         self.results = []
-        self.copy = 0.0  # of the case that is timed
+        self.copy = 0.0  # GB/s of the copy for the case that is being timed
 
     def time(self, op, case, whose, moved, make):
-        """One function, of an op that moves so many bytes. What peers cannot do is skipped."""
+        """Times one function of an op that moves `moved` bytes. Cases that a peer cannot do are
+        skipped."""
         name = f"{op} {case}"
         try:
             ms, is_ahead = timed_ms(make())
@@ -113,21 +113,22 @@ class Run:
         self.results.append(row if is_ahead else row | {"host": True})
 
     def write(self):
-        """Records what was timed since the last time: a run that is ended keeps what it has. Copies
-        alone are compared with nothing."""
+        """Records what was timed since the last call, so that an interrupted run keeps its results.
+        Copies without other results are not recorded, since nothing is compared with them."""
         if self.file and any(not row["name"].startswith("copy ") for row in self.results):
             record.append(self.file, "gpu_ops", self.results)
         self.results = []
 
 
 def is_wanted(op, patterns):
-    """Whether an op's name fits one of the patterns, which commas separate."""
+    """Returns whether an op's name matches one of the comma-separated patterns."""
     return any(fnmatch.fnmatch(op, pattern) for pattern in patterns.split(","))
 
 
 def time_shape(run, modules, packages, wanted, shape, dtype):
-    """All ops of one shape and dtype."""
-    torch._dynamo.reset()  # each shape and dtype compiled for itself, none over the limit
+    """Times all ops of one shape and dtype."""
+    # Compiles each shape and dtype separately, without reaching the recompile limit.
+    torch._dynamo.reset()
     x = torch.randn([int(n) for n in shape.split("x")], device="cuda", dtype=getattr(torch, dtype))
     size, case = x.numel() * x.element_size(), f"{shape} {dtype}"
     run.time("copy", case, "torch", 2 * size, lambda: copy_of(2 * size))
@@ -139,7 +140,7 @@ def time_shape(run, modules, packages, wanted, shape, dtype):
 
 
 def time_extra(run, modules, packages, wanted, shapes, dtype):
-    """The extra cases; shapes: those wanted, or None: all."""
+    """Times the extra cases. shapes: the wanted ones, or None for all."""
     for module in modules:
         for op, case, moved, functions, x in getattr(module, "extra_cases", lambda _: ())(
             getattr(torch, dtype)

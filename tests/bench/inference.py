@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of opdock.compat.deepspeed.inference beside DeepSpeed's own module, on a GPU.
+"""Compares opdock.compat.deepspeed.inference with DeepSpeed's own module, on a GPU.
 
-Both are given the same arguments, at shapes of layers of 768 and 4096 elements. Of each: the median
-time of a call between two events with a cold L2; the largest error against float64, relative to the
-largest element; and whether all elements are right: Opdock's within the bounds of the tests here
-(inference_bounds.py), of which the largest part that is used is recorded, DeepSpeed's within those
-of its own tests. What is written in place is copied before the error is computed; timed are calls
-in place in both. --tf32: products of float32 alone, which Opdock may round as DeepSpeed does; both
-are then held to what DeepSpeed allows float16.
+Both get the same arguments, at shapes of layers of 768 and 4096 elements. For each function the
+bench records the median time of a call between two events with a cold L2; the largest error against
+float64, relative to the largest element; and whether all elements are right. Opdock's results must
+be within the bounds of the tests here (inference_bounds.py), and the largest part of a bound that
+is used is recorded; DeepSpeed's must be within those of its own tests. Arguments that are written
+in place are copied before the error is computed; the timed calls work in place in both. With --tf32
+only products of float32 run, which Opdock may then round as DeepSpeed does; both are compared with
+the tolerance that DeepSpeed has for float16.
 
 DeepSpeed's module is compiled by its InferenceBuilder. Functions are called in a process of their
-own: if it ends, or a call breaks the CUDA context, that is a result, and another process goes on
-with the next function. Not timed, as they start nothing on the GPU:
-allocate_workspace, reset_cache, release_workspace, retake_workspace.
-"""
+own: if it ends, or a call breaks the CUDA context, this is recorded as a result, and another
+process goes on with the next function. These functions start nothing on the GPU and are not timed:
+allocate_workspace, reset_cache, release_workspace, retake_workspace."""
 
 import argparse
 import faulthandler
@@ -48,11 +48,12 @@ SHAPES = {
 #: (rtol, atol) of DeepSpeed's own tests
 TOLERANCES = {"fp32": (5e-4, 5e-5), "fp16": (3e-2, 2e-3), "bf16": (4.8e-1, 3.2e-2)}
 TOLERANCES["tf32"] = TOLERANCES["fp16"]
-PAIRS = [(label, suffix) for label in CALLS for suffix in DTYPES]  # in this order: risky ones last
+# In this order, so that risky functions come last.
+PAIRS = [(label, suffix) for label in CALLS for suffix in DTYPES]
 ROUNDED = [(label, "tf32") for label in CALLS if label in inference_page.PRODUCTS]
 REPEATS = 40
-STUCK = 60  # seconds after which a call does not come back
-LIMIT = 240  # seconds for all, DeepSpeed's compilation included
+STUCK = 60  # seconds after which a call counts as stuck
+LIMIT = 240  # seconds for all calls, DeepSpeed's compilation included
 SKIPPED = "the function was not tried at the shapes after this one"
 BUILD = """
 import sys
@@ -63,7 +64,8 @@ print("module " + peers.deepspeed_inference().__file__)
 
 
 def build():
-    """(file of DeepSpeed's module, "") or (None, why there is none). In a process of its own."""
+    """Builds DeepSpeed's module in a process of its own. Returns (its file, "") or (None, why there
+    is none)."""
     environment = {name: v for name, v in os.environ.items() if name != "OPDOCK_DEEPSPEED"}
     command = [sys.executable, "-c", BUILD, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -76,7 +78,7 @@ def build():
 
 
 def load(path):
-    """DeepSpeed's compiled module."""
+    """Returns DeepSpeed's compiled module."""
     spec = importlib.util.spec_from_file_location(Path(path).name.partition(".")[0], path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -84,14 +86,14 @@ def load(path):
 
 
 def wait(device):
-    """Until all is done; an error of a launch is raised here too."""
+    """Waits until all work is done; also raises the error of a failed launch."""
     if device == "cuda":
         torch.zeros(1, device=device)
         torch.cuda.synchronize()
 
 
 def time_us(function, before, device):
-    """(median microseconds of a call, whether the device alone was timed)."""
+    """Returns (median microseconds of a call, whether only the device was timed)."""
     if device == "cuda":
         ms, is_ahead = gpu_ops.timed_ms(function, REPEATS, before)
         return ms * 1e3, is_ahead
@@ -105,9 +107,9 @@ def time_us(function, before, device):
 
 
 def compare(found, wanted, suffix, bounds=None):
-    """{"error"?, "of_bound"?, "right", "found"?}: of all results that `wanted` has. bounds: of
-    inference_bounds.py; without them right is what DeepSpeed's tests take for it. NaN is an error
-    of 1e9, as JSON has none."""
+    """Compares all results that `wanted` has; returns {"error"?, "of_bound"?, "right", "found"?}.
+    bounds: from inference_bounds.py; without them a result is right within the tolerance of
+    DeepSpeed's tests. NaN is recorded as an error of 1e9, as JSON has no NaN."""
     found = list(found) if isinstance(found, (list, tuple)) else [found]
     rtol, atol = TOLERANCES[suffix]
     dtype = DTYPES["fp32" if suffix == "tf32" else suffix]
@@ -123,7 +125,7 @@ def compare(found, wanted, suffix, bounds=None):
             difference = (one.double() - exact).abs()
             errors.append((difference.max() / exact.abs().max()).nan_to_num(1e9).item())
             if bounds is None:
-                wrong = ~(difference <= atol + rtol * exact.abs())  # NaN is wrong
+                wrong = ~(difference <= atol + rtol * exact.abs())  # negated, so that NaN is wrong
                 share = wrong.double().mean().item()
                 problems += [f"{share:.1%} of the elements are wrong"] if share else []
             else:
@@ -139,13 +141,13 @@ def compare(found, wanted, suffix, bounds=None):
 
 
 def measure(module, call, shape, suffix, device, wanted):
-    """What compare() says of a call by this module, and its time."""
+    """Returns the result of compare() for a call of this module, and its time."""
     if not hasattr(module, call.function):
         return {"right": False, "found": f"there is no {call.function}"}
     function = getattr(module, call.function)
     allocate = getattr(module, f"allocate_workspace_{'fp32' if suffix == 'tf32' else suffix}")
     tokens = max(shape.tokens, CACHED) + 64
-    # rank 1: DeepSpeed's prints a table otherwise.
+    # The rank is 1, because DeepSpeed prints a table on rank 0.
     workspace = (shape.hidden, shape.heads, shape.tokens, shape.batch, LAYERS)
     allocate(*workspace, 1, False, 1, tokens, 1)
     module.reset_cache()
@@ -163,7 +165,8 @@ def measure(module, call, shape, suffix, device, wanted):
 
 
 def case(label, suffix, shape, device, modules, write):
-    """Measures one function at one shape by all modules. Returns False if the process must end."""
+    """Measures one function at one shape with all modules. Returns False if the process must
+    end."""
     call = CALLS[label](Numbers("fp32" if suffix == "tf32" else suffix, device), shape)
     if call is None:
         return True
@@ -191,8 +194,8 @@ def case(label, suffix, shape, device, modules, write):
 
 
 def child(path, first, until, device, out, rounded):
-    """All cases from the pair `first` on, as JSON lines: what is begun, and results. rounded: of
-    ROUNDED, else of PAIRS."""
+    """Runs all cases from pair number `first` on. Writes JSON lines: the case that is begun, and
+    results. rounded: selects ROUNDED instead of PAIRS."""
     pairs = ROUNDED if rounded else PAIRS
     torch.backends.cuda.matmul.allow_tf32 = rounded
     modules = {"opdock": inference}
@@ -207,7 +210,8 @@ def child(path, first, until, device, out, rounded):
             label, suffix = pairs[number]
             write({"pair": number})
             turns = [modules]
-            if label in RISKY:  # ours at all shapes first, before something of it is written over
+            # Opdock runs at all shapes first, since DeepSpeed may overwrite its memory.
+            if label in RISKY:
                 turns = [{whose: module} for whose, module in modules.items()]
             for turn in turns:
                 for shape in SHAPES[device]:
@@ -219,11 +223,11 @@ def child(path, first, until, device, out, rounded):
             if label in RISKY and path:
                 sys.exit(f"{label} {suffix} may have written anywhere: a new process")
             if device == "cuda":
-                torch.cuda.empty_cache()  # DeepSpeed takes memory beside torch's
+                torch.cuda.empty_cache()  # DeepSpeed allocates memory outside of torch
 
 
 def run_child(path, first, until, device, rounded):
-    """(results, the next pair, what went wrong or "") of one child."""
+    """Runs one child; returns (results, the next pair, the error or "")."""
     with tempfile.NamedTemporaryFile("r") as file:
         options = [path or "", str(first), str(until), device, file.name, "tf32" * rounded]
         done = subprocess.run(
@@ -279,7 +283,7 @@ def main():
         for row in found:
             show(row)
         results += found
-        if arguments.record and found:  # a run that is ended keeps what it has
+        if arguments.record and found:  # an interrupted run keeps its results
             record.append(arguments.record, "inference", found)
     wrong = [row["name"] for row in results if row["peer"] == "opdock" and not row["right"]]
     if problem or wrong:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far each result of inference.py's calls may be from float64: the bounds of tests/deepspeed.
+"""Bounds on how far each result of inference.py's calls may be from float64.
 
-Their numbers are those of tests/deepspeed/inference_cases.py. What the tests allow is for sums of
-up to SUMMED elements; float32's sums round once an element, so longer ones are allowed as many
-times more. With "tf32" for a suffix products are rounded to TF32, whose mantissa has float16's
-length: two factors of each product are rounded so.
-"""
+The numbers are those of tests/deepspeed/inference_cases.py. The tests' bounds are for sums of up to
+SUMMED elements; float32's sums round once an element, so the bound of a longer sum grows in
+proportion to its length. With the suffix "tf32" products are rounded to TF32, whose mantissa has
+float16's length; both factors of each product are rounded."""
 
 import sys
 from pathlib import Path
@@ -19,7 +18,8 @@ SUMMED = 96
 
 
 def close(times=1.0, activated=None):
-    """`times` the bounds; activated(): magnitudes of what an activation has multiplied."""
+    """Bounds within `times` the usual ones; activated() returns the magnitudes that an activation
+    has multiplied."""
 
     def bound(wanted, suffix, on_gpu):
         suffix = "fp32" if suffix == "tf32" else suffix
@@ -33,8 +33,9 @@ def close(times=1.0, activated=None):
 
 
 def norm_of_sum(share):
-    """A norm of a sum that was rounded before, held against the norm of the exact one. share():
-    magnitudes of the sum's part in each element. In float32 a sum of three has three roundings."""
+    """Bounds a norm of a sum that was rounded first, compared with the norm of the exact sum.
+    share(): magnitudes of the sum's part in each element. In float32 a sum of three has three
+    roundings."""
 
     def bound(wanted, suffix, on_gpu):
         dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(suffix, torch.float32)
@@ -45,7 +46,8 @@ def norm_of_sum(share):
 
 
 def attention(values, times=5.0):
-    """Weighted means of `values`. Of float32 rounded to TF32 the weights and values are so too."""
+    """Bounds weighted means of `values`. For TF32 the float32 weights and values are rounded
+    too."""
 
     def bound(wanted, suffix, on_gpu):
         largest = values.double().abs().max()
@@ -57,7 +59,7 @@ def attention(values, times=5.0):
 
 
 def product(roundings, summed):
-    """A product that adds up `summed` elements, after so many roundings."""
+    """Bounds a product that adds up `summed` elements after `roundings` roundings."""
 
     def bound(wanted, suffix, on_gpu):
         scale = wanted.abs() + wanted.square().mean().sqrt()
@@ -72,7 +74,7 @@ def product(roundings, summed):
 
 
 def worst(found, wanted, bound):
-    """The largest error as a multiple of what is allowed; infinity for NaN."""
+    """Returns the largest error as a multiple of the bound; infinity for NaN."""
     if not wanted.numel():
         return 0.0
     times = ((found.double() - wanted).abs() / bound).nan_to_num(torch.inf)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of DeepSpeed's inference functions for inference.py: arguments, and float64 results.
 
-A function of CALLS makes a Call for a Shape, or None where there is nothing to call. Arguments are
-those of DeepSpeed 0.19.8, in its order, so that both modules are given the same. Products and
-attention are in inference_products.py.
-"""
+A function of CALLS makes a Call for a Shape, or returns None where there is nothing to call. The
+arguments are those of DeepSpeed 0.19.8, in its order, so that both modules get the same. Products
+and attention are in inference_products.py."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,11 +14,12 @@ from inference_bounds import close, norm_of_sum
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NONE = torch.empty(1)  # how DeepSpeed passes "no mask", "no alibi", "no scale"
 EPS = 1e-5
-CACHED = 1024  # tokens before the one of a step
+CACHED = 1024  # tokens in the cache before a step's token
 
 
 class Shape(NamedTuple):
-    """What a layer is called with. tokens 1: a step after CACHED tokens; else a prompt."""
+    """Shape of a layer's call. With tokens = 1 it is a step after CACHED tokens, otherwise a
+    prompt."""
 
     batch: int
     tokens: int
@@ -32,12 +32,12 @@ class Shape(NamedTuple):
 
     @property
     def size(self):
-        """Elements of a head."""
+        """Number of elements of a head."""
         return self.hidden // self.heads
 
     @property
     def keys(self):
-        """How many tokens the last one sees in attention without a cache of its own."""
+        """Number of tokens that the last one sees in attention without a cache of its own."""
         return CACHED if self.tokens == 1 else self.tokens
 
     @property
@@ -46,9 +46,9 @@ class Shape(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call. wanted: makes the results in float64; bounds: of inference_bounds.py, how far each
-    may be off. changed: the arguments that are written to. once, before: called with the module,
-    before all calls and before each; not timed."""
+    """One call. wanted: computes the results in float64; bounds: from inference_bounds.py, one for
+    each result. changed: indices of the arguments that are written. once, before: called with the
+    module, once before all calls and before each call; not timed."""
 
     function: str
     arguments: tuple
@@ -59,12 +59,13 @@ class Call(NamedTuple):
     before: Callable | None = None
 
     def fresh(self):
-        """The arguments, with those that are written to copied."""
+        """Returns the arguments, with copies of those that are written."""
         return tuple(a.clone() if i in self.changed else a for i, a in enumerate(self.arguments))
 
 
 class Numbers:
-    """numbers(*shape, scale): normal numbers of the dtype on the device, the same in each run."""
+    """numbers(*shape, scale) returns normally distributed numbers of the dtype on the device, the
+    same ones in each run."""
 
     def __init__(self, suffix, device):
         self.suffix, self.dtype, self.device = suffix, DTYPES[suffix], device
@@ -78,7 +79,7 @@ class Numbers:
         return f"{stem}_{self.suffix}"
 
     def rounded(self, x):
-        """float64 as it is between two kernels."""
+        """Rounds float64 values as they are rounded between two kernels."""
         return x.to(self.dtype).double()
 
 
@@ -226,7 +227,8 @@ def pre_rms_norm(numbers, shape):
 
 
 def softmax(numbers, shape):
-    """Of scores over as many keys as there are tokens, or over CACHED; with a decoder's mask."""
+    """Computes softmax of scores over as many keys as there are tokens, or over CACHED in a step;
+    with a decoder's mask."""
     x = numbers(shape.batch, shape.heads, shape.tokens, shape.keys)
     mask = numbers(shape.batch, 1, 1, shape.keys)
     causal = shape.tokens > 1
@@ -244,7 +246,8 @@ def softmax(numbers, shape):
 
 
 def rotary(x, first=0, theta=10000.0):
-    """x, float64 [batch, heads, tokens, size], by halves, the first token at place `first`."""
+    """Rotates x, float64 [batch, heads, tokens, size], by halves; the first token is at position
+    `first`."""
     half = x.shape[-1] // 2
     frequency = theta ** (-torch.arange(half, device=x.device, dtype=torch.float64) / half)
     angle = first + torch.arange(x.shape[2], device=x.device).double()[:, None]
@@ -271,7 +274,7 @@ def apply_rotary_pos_emb(numbers, shape):
     )
 
 
-# Heads of 40 elements and 77 keys, as Stable Diffusion attends over a text.
+# Stable Diffusion attends over a text with heads of 40 elements and 77 keys.
 _HEADS, _SIZE, _PADDED, _KEYS = 8, 40, 64, 77
 
 
@@ -315,7 +318,7 @@ CALLS = {
     "pre_rms_norm": pre_rms_norm,
     "softmax": softmax,
 }
-#: whose kernels read or write memory that is not theirs, by their source: called last
+#: by their source, these kernels read or write memory that is not theirs, so they are called last
 RISKY = {
     "add_padding": add_padding,
     "pad_transform": pad_transform,

@@ -2,9 +2,8 @@
 """Writes what docs/reference/deepspeed.md says of inference.py's records: Opdock's times compared
 with DeepSpeed's.
 
-Every call that was timed in both counts. Those in which DeepSpeed's results are outside of its own
-tests' tolerances have rows of their own, with what is known of why.
-"""
+Every call that was timed in both counts. Calls in which DeepSpeed's results are outside of its own
+tests' tolerances have rows of their own, with the known reason."""
 
 import re
 import textwrap
@@ -15,7 +14,8 @@ WITHIN = "within DeepSpeed's tolerances"
 PRODUCTS = {"vector_matmul", "linear_layer", "linear_layer by head", "qkv_gemm", "rms_qkv_gemm"}
 PRODUCTS |= {"mlp_gemm", "rms_mlp_gemm", "fused_gemm_gelu", "einsum_sec_sm_ecm"}
 ATTENTION = {"softmax_context", "softmax_context rotary"}
-#: why DeepSpeed's results are outside: (the functions, dtypes or all, what to say)
+#: why DeepSpeed's results are outside the tolerances: (the functions, their dtypes or None for all,
+#: the text)
 EXCUSES = [
     (PRODUCTS, {"fp32"}, "products of float32, rounded to TF32"),
     (ATTENTION, {"fp32"}, "attention of float32, its products in TF32"),
@@ -25,11 +25,11 @@ EXCUSES = [
     ({"vector_matmul int8"}, {"fp32"}, "`vector_matmul int8` in fp32"),
     ({"dequantize"}, {"fp32", "bf16"}, "`dequantize`, float16 under every name"),
 ]
-SLOWER = 1.02  # what is said to take longer, and not only by a clock's luck
+SLOWER = 1.02  # a higher ratio is called slower, since it exceeds the timer's noise
 
 
 class Pair(NamedTuple):
-    """A call that was timed in both: Opdock's time divided by DeepSpeed's."""
+    """A call that was timed in both. ratio: Opdock's time divided by DeepSpeed's."""
 
     name: str
     ratio: float
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 def pairs(rows):
-    """Pairs of the newest run of each call, in the order of the records."""
+    """Returns the pairs of each call's newest run, in the order of the records."""
     found = {}
     for row in rows:
         found.setdefault(row["name"], {})[row["peer"]] = row
@@ -57,7 +57,7 @@ def pairs(rows):
 
 
 def group(pair):
-    """Which row of the table a call belongs to."""
+    """Returns the row of the table that a call belongs to."""
     if pair.theirs["right"]:
         return WITHIN
     for functions, dtypes, text in EXCUSES:
@@ -67,7 +67,8 @@ def group(pair):
 
 
 def _elements(of):
-    """How many of the elements are outside, as "20.2%–42.5%"; "" if no record says it."""
+    """Returns the share of elements outside the tolerance, as "20.2%–42.5%"; "" if no record has
+    it."""
     texts = [pair.theirs.get("found", "") for pair in of]
     shares = [float(s) for text in texts for s in re.findall(r"([\d.]+)% of the elements", text)]
     low, high = f"{min(shares, default=0)}%", f"{max(shares, default=0)}%"
@@ -75,14 +76,15 @@ def _elements(of):
 
 
 def counts(of):
-    """[calls, slower, by more than 2%, the worst one] as texts."""
+    """Returns [calls, slower, by more than 2%, the worst one] as texts."""
     worst = max(of, key=lambda pair: pair.ratio)
     slower = sum(pair.ratio > 1 for pair in of), sum(pair.ratio > SLOWER for pair in of)
     return [*map(str, (len(of), *slower)), f"{worst.ratio:.2f} (`{worst.name}`)"]
 
 
 def table(of):
-    """Lines of Markdown: a row for each group and one for all; TF32's do not count among these."""
+    """Returns lines of Markdown: a row for each group and one for all, in which TF32's do not
+    count."""
     text = ["| DeepSpeed's results | outside | calls | slower | by more than 2% | worst |"]
     text.append("|" + "---|" * 6)
     plain = [pair for pair in of if pair.dtype != "tf32"]
@@ -99,7 +101,7 @@ def table(of):
 
 
 def behind(of):
-    """The sentence on calls with right results that take more than 2% longer, or ""."""
+    """Returns the sentence on calls with right results that take more than 2% longer, or ""."""
     slow = [pair for pair in of if pair.theirs["right"] and pair.ratio > SLOWER]
     if not slow:
         return ""
@@ -113,7 +115,7 @@ def behind(of):
 
 
 def ranges(of):
-    """The sentence on how the functions stand that are furthest ahead in 16 bits."""
+    """Returns the sentence on the ratios of the functions that are furthest ahead in 16 bits."""
     functions = {}
     for pair in of:
         if pair.theirs["right"] and pair.dtype in ("fp16", "bf16"):
@@ -126,7 +128,8 @@ def ranges(of):
 
 
 def made(rows):
-    """Markdown on one records file's newest results of inference.py; None if there are none."""
+    """Returns Markdown on one records file's newest results of inference.py; None if there are
+    none."""
     rows = [row for row in rows if row["bench"] == "inference"]
     of = pairs(rows)
     if not of:

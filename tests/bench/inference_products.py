@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of DeepSpeed's inference functions that multiply matrices, as inference_calls.py has them.
 
-Weights are [out, in], with transposed_mode. Attention keeps keys and values of two layers, of which
-the first is called: the counter of tokens stays, and each call computes the same place.
-"""
+Weights are [out, in], with transposed_mode. Attention keeps keys and values of two layers, and only
+the first layer is called: the token counter does not advance, so each call computes the same
+position."""
 
 import functools
 
@@ -26,7 +26,7 @@ from inference_calls import (
 )
 
 LAYERS = 2
-GROUPS = 16  # of an int8 weight
+GROUPS = 16  # number of scales of an int8 weight
 EXPERTS = 8
 
 
@@ -35,7 +35,8 @@ def weight(numbers, outputs, inputs):
 
 
 def gated_width(hidden):
-    """The inner width of a gated MLP: two thirds of four times hidden, as Llama rounds it."""
+    """Returns the inner width of a gated MLP: two thirds of four times hidden, as Llama rounds
+    it."""
     return -(-hidden * 8 // 3 // 256) * 256
 
 
@@ -91,7 +92,7 @@ def rms_qkv_gemm(numbers, shape):
 
 
 def mlp_gemm(numbers, shape):
-    """After attention, with GELU, four times as wide inside."""
+    """Calls the MLP after attention, with GELU and an inner width of four times hidden."""
     h = shape.hidden
     x, residual = numbers(*shape.rows), numbers(*shape.rows)
     w, w_out = weight(numbers, 4 * h, h), weight(numbers, h, 4 * h)
@@ -109,7 +110,7 @@ def mlp_gemm(numbers, shape):
 
 
 def rms_mlp_gemm(numbers, shape):
-    """A Llama's. DeepSpeed's writes the sum into residual, which is copied for both."""
+    """Calls a Llama's MLP. DeepSpeed's writes the sum into residual, which is copied for both."""
     h, inner = shape.hidden, gated_width(shape.hidden)
     x, residual, gamma = numbers(*shape.rows), numbers(*shape.rows), numbers(h)
     w, w_out = weight(numbers, 2 * inner, h), weight(numbers, h, inner)
@@ -140,7 +141,8 @@ def fused_gemm_gelu(numbers, shape):
 
 
 def einsum_sec_sm_ecm(numbers, shape):
-    """All tokens to experts with places for as many as come on average, or for four."""
+    """Sends all tokens to experts that have places for the average number of tokens, or for
+    four."""
     tokens = shape.batch * shape.tokens
     places = max(4, tokens // EXPERTS)
     q, w = numbers(tokens, EXPERTS, places, scale=tokens**-0.5), numbers(tokens, shape.hidden)
@@ -153,10 +155,11 @@ def einsum_sec_sm_ecm(numbers, shape):
 
 
 def _quantized(numbers, outputs, inputs):
-    """int8 [outputs, inputs], float32 [GROUPS, 1] for as many rows each, and it in float64. Not
-    larger than weight()'s: DeepSpeed's absolute tolerance is for results near 1, and with groups
-    of three times that the rounding of weights to float16, which products of many rows have there
-    and here, took one of 8 million results out of it."""
+    """Returns an int8 [outputs, inputs] weight, its float32 [GROUPS, 1] scales for equal numbers of
+    rows, and the weight in float64. It is not larger than weight()'s: DeepSpeed's absolute
+    tolerance is for results near 1. With scales three times as large, one of 8 million results
+    exceeded the tolerance, because both modules round weights to float16 in products of many rows.
+    """
     q = (numbers(outputs, inputs).float() * 40).clamp(-127, 127).to(torch.int8)
     scale = (numbers(GROUPS, 1).float().abs().clamp(max=1) + 1) / 80 * inputs**-0.5
     whole = q.double() * scale.double().repeat_interleave(outputs // GROUPS, 0)
@@ -173,7 +176,7 @@ def vector_matmul_int8(numbers, shape):
 
 
 def dequantize(numbers, shape):
-    """A weight has the same size for all tokens."""
+    """A weight has the same size for all token counts, so there is only one call."""
     if (shape.batch, shape.tokens) != (1, 1):
         return None
     q, scale, whole = _quantized(numbers, 4 * shape.hidden, shape.hidden)
@@ -181,12 +184,12 @@ def dequantize(numbers, shape):
 
 
 def _by_head(qkv, shape):
-    """q, k and v in float64, [batch, heads, tokens, size]."""
+    """Returns q, k and v in float64, [batch, heads, tokens, size]."""
     return qkv.double().unflatten(-1, (3, shape.heads, shape.size)).permute(2, 0, 3, 1, 4)
 
 
 def _attention(q, k, v, scale, causal=True):
-    """In float64; the last query is the last key's token."""
+    """Computes attention in float64; the last query belongs to the last key's token."""
     scores = q @ k.mT * scale
     if causal and q.shape[2] > 1:
         later = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device)
@@ -195,21 +198,22 @@ def _attention(q, k, v, scale, causal=True):
 
 
 def _context_arguments(qkv, shape, rotated, layer):
-    """Of softmax_context: causal, without a mask, of that one of LAYERS."""
+    """Returns the arguments of softmax_context: causal, without a mask, for one of LAYERS
+    layers."""
     turn = (shape.size, True, False) if rotated else (0, False, False)
     rest = (shape.heads, -1, shape.size**-0.25, True, False, 1, False, layer, LAYERS, NONE)
     return (qkv, NONE, *turn, *rest, 10000.0, qkv.shape[1] > 1, None, None)
 
 
 def softmax_context(numbers, shape, rotated=False):
-    """A prompt, or one token after CACHED ones."""
+    """Calls softmax_context for a prompt, or for one token after CACHED ones."""
     function = numbers.named("softmax_context")
     qkv = numbers(*shape.rows[:2], 3 * shape.hidden)
     prompt = numbers(shape.batch, CACHED, 3 * shape.hidden) if shape.tokens == 1 else None
 
     def once(module):
         if prompt is not None:
-            for layer in range(LAYERS):  # the last one makes the counter go on
+            for layer in range(LAYERS):  # the last layer's call advances the counter
                 getattr(module, function)(*_context_arguments(prompt, shape, rotated, layer))
 
     def wanted():
@@ -226,12 +230,13 @@ def softmax_context(numbers, shape, rotated=False):
 
 
 def softmax_context_int8(numbers, shape):
-    """Over keys and values of the caller's; float16 in spite of its name."""
+    """Attends over the caller's keys and values; they are float16 in spite of the name."""
     if numbers.suffix != "fp16":
         return None
     q = numbers(shape.batch, shape.heads, shape.tokens, shape.size)
     k, v = (numbers(shape.batch, shape.heads, shape.keys, shape.size) for _ in range(2))
-    key = k.mT.contiguous()  # memory [batch, heads, size, keys], in the shape of the values
+    # Memory is [batch, heads, size, keys], passed in the shape of the values.
+    key = k.mT.contiguous()
     scale, over_keys = shape.size**-0.5, (shape.batch, shape.keys, shape.hidden)
     arguments = (
         *(q.view(shape.rows), key.view(over_keys), NONE, NONE, v.view(over_keys), NONE),
@@ -245,7 +250,7 @@ def softmax_context_int8(numbers, shape):
 
 
 def repeat_kv_cache(numbers, shape):
-    """One row's prompt for all rows; each call comes after a prompt, which is not timed."""
+    """Repeats one row's prompt for all rows; each call comes after a prompt, which is not timed."""
     if shape.batch == 1 or shape.tokens == 1:
         return None
     qkv = numbers(1, shape.tokens, 3 * shape.hidden)

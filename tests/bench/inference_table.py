@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What table.py shows of inference.py's records: a row for each function and dtype."""
+"""Prepares table.py's rows on inference.py's records: one for each function and dtype."""
 
 import statistics
 
 
 def _largest(rows):
-    """The largest error of the rows that have one, as text."""
+    """Returns the largest error of the rows that have one, as text."""
     errors = [row["error"] for row in rows if "error" in row]
     return f"{max(errors):.1e}" if errors else ""
 
 
 def _verdict(rows, total):
-    """Empty if all are right; else how many are not, and what was found of the first of these."""
+    """Returns "" if all are right; otherwise how many are not, and what was found for the first of
+    them."""
     wrong = [row for row in rows if not row["right"]]
     if not wrong:
         return ""
@@ -20,10 +21,10 @@ def _verdict(rows, total):
 
 
 def by_function(rows):
-    """The rows of one run, as one for each function and dtype.
+    """Condenses the rows of one run to one for each function and dtype.
 
     least, median, most: DeepSpeed's time divided by Opdock's, over all shapes that ran in both,
-    right or not; slower: at how many Opdock takes longer. A name is "FUNCTION SHAPE DTYPE".
+    right or not; slower: at how many shapes Opdock takes longer. A name is "FUNCTION SHAPE DTYPE".
     """
     found = {}
     for row in rows:

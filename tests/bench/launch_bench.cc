@@ -1,6 +1,7 @@
-// On the GPU: a no-op with one launch through libopdock, beside a bare cuLaunchKernel of an empty
-// kernel on the same stream in the same context. Also the no-op without a launch, on the CPU.
-// Needs a CUDA driver and OPDOCK_PLUGIN_PATH; without them its benchmarks say why they are skipped.
+// Measures a no-op with one launch through libopdock on the GPU, next to a bare cuLaunchKernel of
+// an empty kernel on the same stream in the same context. Also measures the no-op without a launch,
+// on the CPU. It needs a CUDA driver and OPDOCK_PLUGIN_PATH; without them its benchmarks print why
+// they are skipped.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
@@ -12,7 +13,7 @@
 
 namespace {
 
-// Launches that fit the driver's queue: a full one makes a launch wait for the device.
+// As many launches as fit the driver's queue: a full queue makes a launch wait for the device.
 constexpr int kBatch = 256;
 
 opdock_runtime* runtime() {

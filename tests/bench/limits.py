@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What limits ops on the GPU that stay below a copy's speed, as Nsight Compute reads it.
+"""Shows what limits GPU ops that stay below a copy's speed, as Nsight Compute measures it.
 
-One launch of each case with cold caches: how busy memory, the L2 and the schedulers are, how many
-warps are resident, and what a warp waits for between two of its instructions. In cycles: a warp
-that waits 20 cycles for loads has asked for as much as it has registers for.
-"""
+Each case is launched once with cold caches. The table shows how busy memory, the L2 and the
+schedulers are, how many warps are resident, and what a warp waits for between two of its
+instructions, in cycles: a warp that waits 20 cycles for loads has already requested as much as its
+registers can hold."""
 
 import argparse
 import re
@@ -13,7 +13,7 @@ import sys
 import ncu
 import record
 
-#: Of a case: plugin, op, shape, dtype. Each launches one kernel that ncu.py reads.
+#: The plugin, op, shape and dtype of each case. Each launches one kernel that ncu.py reads.
 CASES = [
     ("norm", "layer_norm", "2048x32768", "float32"),
     ("norm", "layer_norm", "8192x8192", "float32"),
@@ -39,7 +39,7 @@ METRICS = {
     "registers": "launch__registers_per_thread",
     "threads": "launch__block_size",
 }
-#: What a warp waits for, and Nsight Compute's names of it.
+#: {what a warp waits for: Nsight Compute's names of it}
 STALLS = {
     "loads": "long_scoreboard",
     "barrier": "barrier",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Panels of lines over row lengths, a row of panels for each op, as SVG text."""
+"""Draws panels of lines over row lengths, a row of panels for each op, as SVG text."""
 
 import math
 from xml.sax.saxutils import escape
@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from chart import GRID, OWN, TEXT
 
 PANEL, HEIGHT, LEFT, GAP, TOP, ROW = 262, 130, 46, 26, 88, 178
-MAX_SHARE = 1.1  # of the copy, where a panel ends
+MAX_SHARE = 1.1  # a panel's upper end, as a multiple of the copy's rate
 COLOURS = {
     "opdock": OWN,
     "torch": "#c2571a",
@@ -21,18 +21,19 @@ COLOURS = {
 
 
 def text(x, y, what, **more):
-    """One line of text; more: attributes, with _ for -."""
+    """Returns one line of SVG text. more: attributes, with _ for -."""
     attributes = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in more.items())
     return f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{escape(what)}</text>'
 
 
 def tick_text(length):
-    """A power of two, as short as it can be written."""
+    """Formats a power of two as briefly as possible."""
     return f"{length // 1024}K" if length >= 1024 else str(length)
 
 
 def panel(left, top, lines, ticks):
-    """One panel. lines: {who: [(row length, share of the copy)]}, in order; ticks: row lengths."""
+    """Returns one panel. lines: {who: [(row length, share of the copy)]}, in order; ticks: row
+    lengths."""
     low, high = math.log2(ticks[0]), math.log2(ticks[-1])
 
     def x(length):
@@ -53,7 +54,7 @@ def panel(left, top, lines, ticks):
         body.append(
             text(x(tick), top + HEIGHT + 14, tick_text(tick), text_anchor="middle", fill="#6a737d")
         )
-    for who in reversed(COLOURS):  # Opdock's above the others
+    for who in reversed(COLOURS):  # Opdock's line is drawn last, above the others
         points = [(x(length), y(share)) for length, share in lines.get(who, ())]
         if not points:
             continue
@@ -70,14 +71,14 @@ def panel(left, top, lines, ticks):
 
 
 def ticks_for(lengths):
-    """Every second power of two around these."""
+    """Returns every second power of two in the range of these lengths."""
     first = math.floor(math.log2(min(lengths)))
     last = max(math.ceil(math.log2(max(lengths))), first + 2)
     return [2**power for power in range(first, last + 2, 2)]
 
 
 def chart(title, columns, rows):
-    """SVG text: a row of panels for each op, a column for each dtype.
+    """Returns SVG text: a row of panels for each op, a column for each dtype.
 
     rows: {op: {dtype: {who: [(row length, share of the copy), …]}}}, each list in ascending order.
     """

@@ -1,6 +1,7 @@
-// What the first use of one plugin costs with the machine's facts known: a runtime over a folder
-// with that plugin, its function, and opdock_prepare on the CPU, each with a copy of the file that
-// the process has not seen. The bar is 1 ms, files in the page cache, no process spawned.
+// Measures the first use of one plugin when the machine's facts are known: a runtime over a folder
+// with that plugin, its function, and opdock_prepare on the CPU. Each measurement uses a copy of
+// the file that the process has not seen. The limit is 1 ms, with files in the page cache and no
+// process spawned. Usage:
 //   load_bench [--benchmark_…]
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Plugins stay loaded: a fixed number of copies, made before the clock runs.
+// Plugins stay loaded, so a fixed number of copies is made before the clock runs.
 constexpr int kCopies = 64;
 
 class Copies {
@@ -55,7 +56,7 @@ void load_and_prepare(benchmark::State& state, const char* plugin, const char* o
   char error[4096] = "";
   opdock_runtime* runtime = nullptr;
   int next = 0;
-  // The first copy makes the machine's facts known.
+  // Loading the first copy determines the machine's facts.
   opdock_status status =
       first_use(copies.folder(next++).string(), op, &runtime, error, sizeof error);
   opdock_runtime_destroy(runtime);

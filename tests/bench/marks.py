@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs write into pages that people write too: the text between two marks."""
+"""Replaces the generated part of a page that people edit too: the text between two marks."""
 
 import sys
 
@@ -7,8 +7,8 @@ END = "<!-- end -->"
 
 
 def filled(path, begin, text):
-    """The page at `path` with `text` between the mark `begin` and the next END. Exits where one is
-    missing."""
+    """Returns the page at `path` with `text` between the mark `begin` and the next END. Exits where
+    one is missing."""
     before, found, rest = path.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not found or not end:

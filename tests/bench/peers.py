@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Other packages' functions for the ops that gpu_ops.py times.
 
-A package is a function that imports it and returns {op: make}. make(x) prepares its arguments like
-x and returns the function to time, with the bytes moved that Opdock's op of that name moves.
-Signatures: liger_kernel 0.8.5, quack-kernels 0.6.5, flashinfer-python 0.7.2, DeepSpeed's sources.
+A package is a function that imports it and returns {op: make}. make(x) prepares arguments like x
+and returns the function to time, with the bytes that Opdock's op of that name moves. Signatures are
+those of liger_kernel 0.8.5, quack-kernels 0.6.5, flashinfer-python 0.7.2 and DeepSpeed's sources.
 """
 
 import os
@@ -12,14 +12,15 @@ import torch
 
 
 def beside(x, count=1, dtype=None):
-    """Weights of a row of x."""
+    """Returns weights for a row of x."""
     make = {"device": x.device, "dtype": dtype or x.dtype}
     weights = [torch.randn(x.shape[-1:], **make) for _ in range(count)]
     return weights[0] if count == 1 else weights
 
 
 def rotary(x):
-    """(q, k, angles) of rope, with tokens as rows: heads of 128 elements, every fifth one a key."""
+    """Returns (q, k, angles) for rope, with tokens as rows: heads of 128 elements, every fifth one
+    a key."""
     heads = x.unflatten(-1, (-1, 128))
     keys = max(1, heads.shape[1] // 5)
     inverse = 10000.0 ** (-torch.arange(0, 128, 2, device=x.device) / 128)
@@ -28,8 +29,8 @@ def rotary(x):
 
 
 def liger():
-    """Its gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf; its
-    gradient of cross entropy, of the mean, takes the place of the logits."""
+    """Liger's gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf; its
+    gradient of the mean cross entropy overwrites the logits."""
     from liger_kernel.transformers import functional as liger
 
     def gated(function, x):
@@ -54,7 +55,7 @@ def liger():
         return lambda: liger.liger_cross_entropy(logits, target)
 
     def rope(x):
-        """In place. Without positions: a table has a row for each token."""
+        """Works in place. Without positions the table has a row for each token."""
         q, k, angles = rotary(x)
         q, k = (heads[None].transpose(1, 2) for heads in (q, k))
         cos, sin = (torch.cat([t, t], -1)[None].to(x.dtype) for t in (angles.cos(), angles.sin()))
@@ -75,7 +76,7 @@ def liger():
 
 
 def quack():
-    """Of two dimensions; layer_norm's weights are float32."""
+    """Takes two-dimensional tensors; layer_norm's weights are float32."""
     from quack.rmsnorm import layernorm_fwd, rmsnorm
     from quack.softmax import softmax
 
@@ -104,7 +105,7 @@ def quack():
 
 
 def flashinfer():
-    """layer_norm is for bfloat16 alone; add_rms_norm writes over both of its arguments."""
+    """layer_norm supports only bfloat16; add_rms_norm overwrites both of its arguments."""
     import flashinfer
 
     def layer_norm(x):
@@ -165,7 +166,7 @@ def deepspeed():
         return FusedAdam(params, adam_w_mode=True, weight_decay=0.01).step
 
     def causal(x):
-        """In place, of [batch, heads, queries, keys]; the mask added is one of zeros."""
+        """Works in place on [batch, heads, queries, keys]; the added mask is all zeros."""
         ends = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
         softmax = getattr(deepspeed_inference(), f"softmax_{ends[x.dtype]}")
         scores, mask = x.clone(), torch.zeros_like(x[:, :1, :1])
@@ -185,19 +186,20 @@ def deepspeed():
 
 
 def deepspeed_inference():
-    """DeepSpeed's own module transformer_inference, compiled for this GPU if it has not been."""
+    """Returns DeepSpeed's own module transformer_inference, and compiles it for this GPU if
+    necessary."""
     from deepspeed.ops.op_builder import InferenceBuilder
 
     os.environ.setdefault("MAX_JOBS", str(os.cpu_count()))
-    # Without it there would be code for whatever DeepSpeed's list has.
+    # Without this variable, code would be compiled for all of DeepSpeed's default architectures.
     major, minor = torch.cuda.get_device_capability()
     os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
     return InferenceBuilder().load()
 
 
 PACKAGES = {"Liger": liger, "quack": quack, "FlashInfer": flashinfer, "DeepSpeed": deepspeed}
-# What torch.compile would not change: kernels of PyTorch's own, and backward passes by themselves;
-# and what a bench compiles itself.
+# Functions that torch.compile would not change (kernels of PyTorch's own, and backward passes by
+# themselves), and functions that a bench compiles itself.
 NOT_COMPILED = (
     *("adamw", "adamw lists", "adamw masters"),
     *("bias_gelu_nvcc", "dropout", "cross_entropy_with_gradient"),
@@ -205,33 +207,35 @@ NOT_COMPILED = (
 
 
 def available():
-    """{package: {op: make}} of those that can be imported; one line for each other one."""
+    """Returns {package: {op: make}} of those that can be imported; prints one line for each other
+    one."""
     found = {}
     for name, package in PACKAGES.items():
         try:
             found[name] = package()
-        except Exception as error:  # also of what it imports, in whatever way that fails
+        except Exception as error:  # a dependency may also fail, in any way
             print(f"  skipped: {name}: {first_line(error)}")
     return found
 
 
 def first_line(error):
-    """An exception in one line."""
+    """Returns an exception as one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
 
 
-#: torch.compile's modes by the names that they are recorded under
+#: torch.compile's modes by their names in the records
 MODES = {"torch.compile": None, "torch.compile max": "max-autotune-no-cudagraphs"}
 
 
 def compiled(op, function, compilers=tuple(MODES)):
-    """{name of MODES: PyTorch's function for this op, compiled so}, or {}."""
+    """Returns {name in MODES: PyTorch's function for this op, compiled in that mode}, or {}."""
     if op in NOT_COMPILED or op.endswith("_backward"):
         return {}
     return {name: torch.compile(function, dynamic=False, mode=MODES[name]) for name in compilers}
 
 
 def makers(packages, op, x):
-    """{package: function without arguments that makes what is to be timed} for an op of x."""
+    """Returns {package: function without arguments that makes the function to time} for an op of
+    x."""
     return {name: lambda make=makes[op]: make(x) for name, makes in packages.items() if op in makes}

@@ -4,7 +4,7 @@
 
 tests/bench/plot.py [--check]     --check: exit with 1 if a file is not what this would write
 
-Each op, case and peer counts with its newest record, beside the copy that was timed before it.
+Each op, case and peer counts with its newest record, relative to the copy timed before it.
 """
 
 import sys
@@ -22,8 +22,8 @@ PAGE = HERE.parents[1] / "docs" / "concepts" / "performance.md"
 BEGIN = "<!-- made by tests/bench/plot.py -->"
 
 DTYPES = ["float32", "bfloat16", "float16"]
-GOAL = 0.97  # of the copy
-# The ops of a family begin with one of these; of each other op the family is not shown.
+GOAL = 0.97  # the share of the copy's rate to reach
+# The ops of a family begin with one of these names. Ops outside all families are not shown.
 FAMILIES = {
     "softmax": ("softmax", "log_softmax"),
     "cross_entropy": ("cross_entropy",),
@@ -36,7 +36,8 @@ LEFT_OUT = ("bias_gelu_nvcc",)  # an example of code that nvcc compiles
 
 
 class Share:
-    """What one function reached: op, shape, dtype, who, share of the copy, and its record."""
+    """The share of the copy's rate that one function reached: op, shape, dtype, who, share, and its
+    record."""
 
     def __init__(self, row, copy):
         op, shape, *words = row["name"].split()
@@ -49,8 +50,8 @@ class Share:
 
 
 def newest(records):
-    """The newest Share of each op, shape, dtype and peer, in the order of the records, but batches
-    and lists last."""
+    """Returns the newest Share of each op, shape, dtype and peer, in the order of the records, with
+    batches and lists last."""
     copies, shares = {}, {}
     for row in records:
         if row["bench"] != "gpu_ops":
@@ -58,19 +59,19 @@ def newest(records):
         op, case = row["name"].split(" ", 1)
         if op == "copy":
             copies[case] = row["gb_per_s"]
-        # A peer twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
+        # A peer twice as fast as a copy has done no work, like DeepSpeed's norms of 32768 columns.
         elif case in copies and op not in LEFT_OUT and row["gb_per_s"] < 2 * copies[case]:
             shares[row["name"], row["peer"]] = Share(row, copies[case])
     return sorted(shares.values(), key=lambda share: " " in share.op)
 
 
 def family(shares, beginnings):
-    """Those of ops that begin with one of these."""
+    """Returns the shares of ops that begin with one of `beginnings`."""
     return [share for share in shares if share.op.startswith(beginnings)]
 
 
 def svg(title, shares):
-    """The family's chart."""
+    """Returns the family's chart."""
     rows = {}
     for share in sorted(shares, key=lambda share: share.length):
         panels = rows.setdefault(share.op, {})
@@ -81,7 +82,8 @@ def svg(title, shares):
 
 
 def cell(own, others):
-    """Opdock's share and the best peer's; bold where a goal is missed. Also: whether it is."""
+    """Returns (Opdock's share and the best peer's, bold where a goal is missed; whether one is
+    missed)."""
     if own is None:
         return "", False
     best = max(others, key=lambda share: share.share, default=None)
@@ -91,7 +93,7 @@ def cell(own, others):
 
 
 def table(shares):
-    """(Markdown, cases, cases in which a goal is missed) of a family."""
+    """Returns (Markdown, cases, cases in which a goal is missed) of a family."""
     text = ["| | " + " | ".join(DTYPES) + " |", "|" + "---|" * (len(DTYPES) + 1)]
     count = missed = 0
     ops = list(dict.fromkeys(share.op for share in shares))
@@ -110,7 +112,7 @@ def table(shares):
 
 
 def measured(shares):
-    """On what, and which commits' records."""
+    """Returns the sentence on the machine and the commits of the records."""
     where = shares[-1].row["where"]
     commits = ", ".join(sorted({share.row["where"]["commit"] for share in shares}))
     warm = sorted({s.row["where"]["commit"] for s in shares if s.row.get("l2") != "cold"})
@@ -121,7 +123,8 @@ def measured(shares):
 
 
 def standing(shares):
-    """In how many cases Opdock is behind the fastest peer, and by how much."""
+    """Returns the sentence on how many cases Opdock is behind the fastest peer in, and by how
+    much."""
     cases = {}
     for share in shares:
         cases.setdefault((share.op, share.shape, share.dtype), {})[share.who] = share.share
@@ -148,7 +151,7 @@ LIMITS = {
 
 
 def limits():
-    """The table of limits.py's newest run."""
+    """Returns the table of limits.py's newest run."""
     rows = [row for row in record.read(LIMITS_RECORDS) if row["bench"] == "limits"]
     text = ["### What limits those below the copy", ""]
     where = rows[-1]["where"]
@@ -165,7 +168,7 @@ def limits():
 
 
 def made(shares):
-    """What stands between the marks of the page."""
+    """Returns the text between the marks of the page."""
     shown = [s for s in shares if s.op.startswith(sum(FAMILIES.values(), ()))]
     text = [measured(shown), "", standing(shown), ""]
     for name, beginnings in FAMILIES.items():

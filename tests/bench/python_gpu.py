@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On the GPU: what a call with one launch costs the CPU, from Python, beside a bare cuLaunchKernel.
+"""Measures the CPU time of a call with one launch, from Python, next to a bare cuLaunchKernel.
 
-Microseconds a call, minimum and median of interleaved repeats; each repeat enqueues fewer launches
-than the driver's queue holds and waits for the device outside the measured time. The bare launches
-are a loop in C in the same process: from Python one would look dearer than it is. All others are
-statements in the loop of timeit. With CuPy's arrays beside CuPy's own launch of the same kernel.
-"""
+The bench runs on the GPU. Microseconds a call, minimum and median of interleaved repeats; each
+repeat enqueues fewer launches than the driver's queue holds and waits for the device outside the
+measured time. The bare launches are a loop in C in the same process: from Python a bare launch
+would look slower than it is. All others are statements in the loop of timeit. With CuPy's arrays
+the peer is CuPy's own launch of the same kernel."""
 
 import argparse
 import ctypes
@@ -24,7 +24,8 @@ MODULE = BUILT / "tests" / "bench" / "bare_launch.so"
 
 
 def bare_launch():
-    """A function that launches an empty kernel so many times; None with the reason printed."""
+    """Returns a function that launches an empty kernel a given number of times; None with the
+    reason printed."""
     if not MODULE.is_file():
         print(f"  skipped: a bare cuLaunchKernel ({MODULE} is not built)")
         return None
@@ -46,7 +47,8 @@ extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
 
 
 def cupy_rows(names):
-    """{row: statement} of calls with CuPy's arrays, for which `names` gets what they need."""
+    """Returns {row: statement} of calls with CuPy's arrays; adds the variables that they use to
+    `names`."""
     try:
         import cupy
     except ImportError as error:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call from Python costs before there is any work: opdock beside its peers, in one run.
+"""Measures the cost of a call from Python without any work: opdock next to its peers.
 
 Nanoseconds a call, loop included; for every row the minimum and the median of interleaved repeats.
-The peers: apache-tvm-ffi's packed no-op, and a pybind11 extension of torch (torch.utils
-.cpp_extension), which is built once and kept in the build folder; each is skipped with its reason
-where it is missing. Also what looking up and loading one plugin costs.
-"""
+The peers are apache-tvm-ffi's packed no-op, and a pybind11 extension of torch
+(torch.utils.cpp_extension), which is built once and kept in the build folder; each is skipped with
+its reason where it is missing. The bench also measures looking up and loading one plugin."""
 
 import argparse
 import os
@@ -31,7 +30,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("noop", &noop); m.def("fresh", 
 
 
 def torch_extension():
-    """A pybind11 extension of torch, or None with the reason printed."""
+    """Returns a pybind11 extension of torch, or None with the reason printed."""
     try:
         from torch.utils import cpp_extension
 
@@ -46,7 +45,7 @@ def torch_extension():
 
 
 def tvm_ffi():
-    """The package tvm_ffi, or None with the reason printed."""
+    """Returns the package tvm_ffi, or None with the reason printed."""
     try:
         import tvm_ffi
 
@@ -67,7 +66,7 @@ def import_torch():
 
 
 def rows():
-    """{row: (statement, names)}."""
+    """Returns {row: (statement, names)}."""
     torch, ffi = import_torch(), tvm_ffi()
     a = np.ones((4, 8), np.float32)
     names = {"a": a, "noop": opdock.ops.noop, "np": np, "softmax": opdock.ops.softmax}
@@ -102,7 +101,8 @@ def rows():
 
 
 def measure(table, names, repeats, number):
-    """{row: [ns a call, …]}; the rows take turns, so that a busy machine hurts all alike."""
+    """Returns {row: [ns a call, …]}. The rows alternate, so that a busy machine affects all of them
+    alike."""
     timers = {row: timeit.Timer(statement, globals=names) for row, statement in table.items()}
     times = {row: [] for row in table}
     for _ in range(repeats):
@@ -128,7 +128,7 @@ print((time.perf_counter() - start) * 1e9)
 
 
 def in_fresh_processes(program, repeats):
-    """What a program prints, as numbers, each time in a process of its own."""
+    """Returns the numbers that a program prints, each time in a process of its own."""
     command = [sys.executable, "-c", program]
     return [
         float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -137,7 +137,7 @@ def in_fresh_processes(program, repeats):
 
 
 def ratio(times, row, peer, bar):
-    """Prints row / peer of the minima beside the bar."""
+    """Prints the ratio of the minima row / peer, next to its limit."""
     if row in times and peer in times:
         found = min(times[row]) / min(times[peer])
         print(f"  {row} / {peer}: {found:.2f} (bar {bar})")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records: files of JSON lines, each a result, after one that says where it and what follows were
-measured: {"where": environment()}."""
+"""Reads and writes records: files of JSON lines, each a result. A line {"where": environment()}
+states where the results after it were measured."""
 
 import datetime
 import importlib.metadata
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def output(*command):
-    """What a command prints, stripped; empty if it is not there or fails."""
+    """Returns what a command prints, stripped; "" if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
@@ -21,7 +21,7 @@ def output(*command):
 
 
 def version(package):
-    """The installed version of a Python package, or None."""
+    """Returns the installed version of a Python package, or None."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -29,7 +29,7 @@ def version(package):
 
 
 def cpu_name():
-    """The processor's name as the kernel gives it."""
+    """Returns the processor's name as the kernel gives it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -37,7 +37,7 @@ def cpu_name():
 
 
 def environment():
-    """Machine, driver, versions, date and commit: dict of JSON values."""
+    """Returns machine, driver, versions, date and commit: a dict of JSON values."""
     gpu = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     name, _, driver = gpu.splitlines()[0].partition(", ") if gpu else ("", "", "")
     packages = ("torch", "numpy", "apache-tvm-ffi", "cupy-cuda13x", "jax", "triton")
@@ -56,7 +56,7 @@ def environment():
 
 
 def read(path):
-    """The results of a file, dicts, in its order, each with its "where"."""
+    """Returns the results in a file as dicts, in its order, each with its "where"."""
     results, where = [], None
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)
@@ -67,12 +67,12 @@ def read(path):
     return results
 
 
-_written = {}  # {path: what append() wrote last: where, and how long the file was then}
+_written = {}  # {path: ("where" of the last append(), the file's length after it)}
 
 
 def append(path, bench, results):
-    """Appends one JSON line per result, {"bench", …result}, and before them where that is, unless
-    this process has written the file's last lines: they are one run."""
+    """Appends one JSON line per result, {"bench", …result}. A "where" line precedes them, unless
+    this process wrote the file's last lines, which are then part of the same run."""
     where = environment()
     size = os.path.getsize(path) if os.path.exists(path) else 0
     lines = [{"bench": bench, **row} for row in results]
@@ -85,13 +85,15 @@ def append(path, bench, results):
 
 
 def is_copy(row):
-    """Whether it is what others of its run are compared with (gpu_ops): it stays as they do."""
+    """Returns whether other results of the same run are compared with this one (gpu_ops). A copy is
+    kept as long as they are."""
     return row["bench"] == "gpu_ops" and row["name"].startswith("copy ")
 
 
 def newest(rows):
-    """The newest result of each case and peer, in the order of the file, and all copies: each is
-    for what follows it in its run. Results of one run share their "where"."""
+    """Returns the newest result of each case and peer, in the order of the file, and all copies:
+    each copy belongs to the results that follow it in its run. Results of one run share their
+    "where"."""
     found = {}
     for number, row in enumerate(rows):
         case = row["bench"], row.get("name"), row.get("peer"), is_copy(row) and number
@@ -101,8 +103,8 @@ def newest(rows):
 
 
 def prune(path):
-    """Rewrites a file without the results that later ones of the same case and peer have replaced,
-    of which the pages show nothing: the repository's history has them."""
+    """Rewrites a file without the results that later ones of the same case and peer have replaced.
+    The pages do not show them, and the repository's history keeps them."""
     runs, newest = [], {}
     for line in Path(path).read_text().splitlines():
         row = json.loads(line)

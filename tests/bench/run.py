@@ -74,7 +74,7 @@ def main():
     no_benches += ("inference_calls", "inference_products", "inference_table")
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
-    by_name = ("bare",)  # takes too long to be run with all others
+    by_name = ("bare",)  # benches that run only if named, as they take too long
     chosen = [
         p
         for p in programs

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compute-sanitizer finds in the kernels of the plugins on this machine's GPU.
+"""Runs compute-sanitizer on the plugins' kernels on this machine's GPU.
 
-Each op that a bench_*.py times is called once a shape and dtype, on tensors that begin at a 16-byte
-boundary and on ones that do not, under each of the four tools; so are the checked_calls() of these
-files. Every tensor is an allocation of its own, so that nothing lies behind its end.
-"""
+Each op that a bench_*.py times is called once per shape and dtype, on tensors that begin at a
+16-byte boundary and on ones that do not, under each of the four tools; so are the checked_calls()
+of these files. Every tensor is an allocation of its own, so that nothing lies behind its end."""
 
 import argparse
 import os
@@ -48,13 +47,13 @@ def call_all():
 
 
 def run(tool):
-    """{"errors", "calls"} of one tool, and what it printed."""
+    """Returns {"errors", "calls"} of one tool, and what it printed."""
     command = ["compute-sanitizer", "--tool", tool]
-    if tool == "memcheck":  # else it counts each question of the driver that is answered with no
+    if tool == "memcheck":  # otherwise it counts each driver query that fails
         command += ["--report-api-errors", "no"]
     command += [sys.executable, __file__, "--child"]
     env = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    if tool == "initcheck":  # it does not see what cuBLASLt writes: torch.matmul is an error too
+    if tool == "initcheck":  # it does not see cuBLASLt's writes: even torch.matmul is an error
         env["OPDOCK_GEMM"] = "plain"
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     text = done.stdout + done.stderr

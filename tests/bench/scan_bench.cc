@@ -1,5 +1,5 @@
-// How long it takes to find and check 1,000 plugins; the bar is 10 ms, files in the page cache.
-// Each is a copy of one small plugin under a name and with a note of its own.
+// Measures how long it takes to find and check 1,000 plugins; the limit is 10 ms, with files in the
+// page cache. Each plugin is a copy of one small plugin under a name and with a note of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The folder, made by the first call and removed at exit.
+// Returns the folder, which the first call makes; it is removed at exit.
 const std::string& plugin_folder() {
   static const struct Made {
     std::string path;
@@ -32,7 +32,8 @@ const std::string& plugin_folder() {
       std::string pattern = std::string(BENCH_FOLDER) + "/scan.XXXXXX";
       path = mkdtemp(pattern.data()) == nullptr ? "" : pattern;
       const std::string plugin = read_file(BENCH_PLUGIN);
-      // The note's name of the plugin; a name of the same length keeps every offset right.
+      // The plugin's name in the note is replaced by one of the same length, so that all offsets
+      // stay right.
       const size_t name = plugin.find("\"name\": \"bench_0000\"");
       if (name == std::string::npos) {
         std::fprintf(stderr, "the plugin's note does not say \"bench_0000\"\n");

@@ -1,4 +1,4 @@
-// A plugin in C++ that needs what most do, of libc and libstdc++; scan_bench copies it.
+// A C++ plugin that needs what most plugins need of libc and libstdc++; scan_bench copies it.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdio>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small launches on the GPU, by what they take and not by what they move, beside PyTorch's.
+"""Times small launches on the GPU, by duration instead of throughput, next to PyTorch's.
 
-Of each op: one call between two events with a cold L2, as gpu_ops.py times it (event_us), and a
+For each op: one call between two events with a cold L2, as gpu_ops.py times it (event_us), and a
 node of a CUDA graph that is a chain of such calls (node_us: the graph's time divided by its calls).
 Opdock's are programmatic launches in both, as in any stream (docs/concepts/performance.md).
 """
@@ -16,11 +16,11 @@ import torch
 
 OPS = ("softmax", "layer_norm", "rms_norm", "add_layer_norm", "silu")
 SHAPES = [(16, 1024), (4, 4096)]
-CALLS = 200  # in a graph
+CALLS = 200  # calls in a graph
 
 
 def node_us(function):
-    """Microseconds of a call in a chain of them, with what it needs in the L2."""
+    """Returns the microseconds of a call in a chain of them, with its data in the L2."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -44,7 +44,8 @@ def node_us(function):
 
 
 def candidates(x):
-    """(op, whose, function) of all benches and of torch.compile, and a copy as the floor."""
+    """Yields (op, whose, function) of all benches and of torch.compile, and a copy as the lower
+    bound."""
     out = torch.empty_like(x)
     yield "copy", "torch", lambda: out.copy_(x)
     for module in gpu_ops.benches():

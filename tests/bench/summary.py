@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records say in short: of each op, and of each other thing that is measured beside peers,
-how the fastest peer of each case stands to Opdock, and the worst case."""
+"""Summarises the records: how the fastest peer of each case compares with Opdock, and the worst
+case, for each op and each other thing that is measured next to peers."""
 
 import statistics
 from collections import Counter
@@ -45,7 +45,8 @@ SINGLE = [
 ]  # fmt: skip
 UNITS = {"median_ns": "ns", "median_us": "µs", "median_ms": "ms"}
 
-# A number in proportion to a row's time, for benches with rows of peers; gpu_times() has gpu_ops'.
+# A number in proportion to a row's time, for benches with rows of peers; gpu_times() handles
+# gpu_ops.
 TIMES = {
     "small_launches": lambda row: row["event_us"],
     "gemm": lambda row: row["us"],
@@ -56,7 +57,7 @@ TIMES = {
 
 
 class Case(NamedTuple):
-    """One case of a group: its name, and times as {who: a number in proportion to one}."""
+    """One case of a group: its name, and times as {who: a number in proportion to the time}."""
 
     name: str
     times: dict
@@ -73,8 +74,8 @@ class Case(NamedTuple):
 
 
 def singles(rows):
-    """[(what, member, {who: value})] of SINGLE, as far as Opdock and a peer were measured in one
-    run."""
+    """Returns [(what, member, {who: value})] of the SINGLE figures for which Opdock and a peer were
+    measured in one run."""
     named, found = {}, []
     for row in rows:
         named[row["bench"], row["name"]] = row
@@ -92,7 +93,7 @@ def singles(rows):
 
 
 def group_of(bench, name):
-    """(the group, the case's name in it) of a row of a bench of TIMES."""
+    """Returns (the group, the case's name in it) of a row of gpu_ops or of a bench in TIMES."""
     words = name.split()
     if bench == "gpu_ops":
         op, shape, *more, dtype = words
@@ -109,8 +110,8 @@ def group_of(bench, name):
 
 
 def gpu_times(rows):
-    """{name: {who: row and its time}} of gpu_ops: the copy's time of its own run is 1, so that a
-    peer that was measured in another run than Opdock is comparable."""
+    """Returns {name: {who: row and its time}} of gpu_ops. The copy's time in the same run is 1, so
+    that peers measured in another run than Opdock are comparable."""
     copies, found = {}, {}
     for row in rows:
         op, case = row["name"].split(" ", 1)
@@ -118,14 +119,15 @@ def gpu_times(rows):
             copies[case, id(row["where"])] = row["gb_per_s"]
             continue
         copy = copies.get((case, id(row["where"])))
-        # What is twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
+        # A peer twice as fast as a copy has done no work, like DeepSpeed's norms of 32768 columns.
         if copy is not None and row["gb_per_s"] < 2 * copy:
             found.setdefault(row["name"], {})[row["peer"]] = (row, copy / row["gb_per_s"])
     return found
 
 
 def other_times(rows, bench):
-    """The same of another bench, whose peers count if they were measured in Opdock's run."""
+    """Returns the same for another bench, whose peers count only if they were measured in Opdock's
+    run."""
     found = {}
     for row in rows:
         time = TIMES[bench](row)
@@ -138,7 +140,8 @@ def other_times(rows, bench):
 
 
 def groups(rows):
-    """{what: [Case, …]} of all benches, of cases in which Opdock and a peer were measured."""
+    """Returns {what: [Case, …]} of all benches, for cases in which Opdock and a peer were
+    measured."""
     found = {}
 
     def add(what, case):
@@ -166,7 +169,8 @@ def groups(rows):
 
 
 def apart(rows):
-    """How many cases of gpu_ops have a peer that was measured in another run than Opdock."""
+    """Returns how many cases of gpu_ops have a peer that was measured in another run than
+    Opdock."""
     own = [row for row in rows if row["bench"] == "gpu_ops"]
     return sum(
         len({id(row["where"]) for row, _ in of.values()}) > 1
@@ -176,14 +180,14 @@ def apart(rows):
 
 
 def worst_text(cases):
-    """The worst of several cases: "0.95 (torch.compile, 65536x1024 float32)"."""
+    """Describes the worst of several cases: "0.95 (torch.compile, 65536x1024 float32)"."""
     worst = min(cases, key=lambda case: case.ratio)
     where = ", ".join(filter(None, [worst.fastest, worst.name]))
     return f"{worst.ratio:.2f} ({where})"
 
 
 def single_table(found):
-    """Lines of Markdown on singles()."""
+    """Returns lines of Markdown on singles()."""
     if not found:
         return []
     text = ["| | Opdock | peers, and their time divided by Opdock's |", "|---|---|---|"]
@@ -198,7 +202,7 @@ def single_table(found):
 
 
 def group_table(found):
-    """Lines of Markdown on groups()."""
+    """Returns lines of Markdown on groups()."""
     if not found:
         return []
     text = ["| | cases | the fastest peer, in how many | median | worst |", "|---|---|---|---|---|"]
@@ -211,7 +215,7 @@ def group_table(found):
 
 
 def measured(rows):
-    """When and at which commits the rows were measured."""
+    """Returns when and at which commits the rows were measured."""
     dates = sorted({row["where"]["date"] for row in rows})
     commits = list(dict.fromkeys(row["where"]["commit"][:12] for row in rows))
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -219,7 +223,7 @@ def measured(rows):
 
 
 def ranges(rows):
-    """[(what, least, median, most, text), …] for the chart: of all singles and groups."""
+    """Returns [(what, least, median, most, text), …] for the chart: all singles and groups."""
     found = []
     for what, _, values in singles(rows):
         case = Case("", values)

@@ -67,7 +67,7 @@ TABLES_HEAD = """\
   DeepSpeed's, of all that ran in both, whatever their results.
 """
 
-# What a row of the Python benches is compared with, where it was measured too.
+# The peers that a row of the Python benches is compared with, where they were measured too.
 PEERS = {
     "opdock noop, NumPy": ["tvm-ffi noop, NumPy"],
     "opdock noop, NumPy, by name": ["tvm-ffi noop, NumPy"],
@@ -82,7 +82,7 @@ PEERS = {
 
 
 def place(where):
-    """One sentence on the machine and the versions of a row."""
+    """Returns one sentence on the machine and the versions of a row."""
     versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     gpu = f"{where['gpu']}, driver {where['driver']}, " if where["gpu"] else ""
     return (
@@ -92,7 +92,8 @@ def place(where):
 
 
 def of_peer(rows):
-    """{row's number: ratios to its peers' median times}, of the peers that were measured."""
+    """Returns {row's number: ratios to its peers' median times}, for the peers that were
+    measured."""
     medians = {}
     for row in rows:
         for key in ("median_ns", "median_us"):
@@ -108,8 +109,8 @@ def of_peer(rows):
 
 
 def by_op(rows):
-    """Those of cpu_ops, which are many, as one for each op and number of threads: how many times as
-    fast as torch."""
+    """Condenses the many rows of cpu_ops to one for each op and number of threads: how many times
+    as fast as torch it is."""
     ratios = {}
     for row in rows:
         case, _, threads = row["name"].rpartition(", ")
@@ -128,13 +129,14 @@ def by_op(rows):
 
 
 def by_case(rows):
-    """Those of gpu_ops as one for each op, shape and dtype: the shares of the copy's rate."""
+    """Condenses the rows of gpu_ops to one for each op, shape and dtype: the shares of the copy's
+    rate."""
     copies, cases = {}, {}
     for row in rows:
         op, _, case = row["name"].partition(" ")
         if op == "copy":
             copies[case] = row["gb_per_s"]
-        # What is twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
+        # A peer twice as fast as a copy has done no work, like DeepSpeed's norms of 32768 columns.
         elif case in copies and row["gb_per_s"] < 2 * copies[case]:
             found = cases.setdefault(row["name"], {"name": row["name"], "where": row["where"]})
             found["copy GB/s"] = round(copies[case])
@@ -144,7 +146,7 @@ def by_case(rows):
 
 
 def cpu_behind(rows):
-    """Lines on the cases of cpu_ops in which torch is faster."""
+    """Returns lines on the cases of cpu_ops in which torch is faster."""
     behind = [row for row in rows if row["torch_over_opdock"] < 1]
     ratios = {row["name"]: row["torch_over_opdock"] for row in behind}
     text = f"Torch is faster in {len(behind)} of {len(rows)} cases"
@@ -155,14 +157,14 @@ def cpu_behind(rows):
     return [textwrap.fill(text + ".", 110, break_on_hyphens=False) + "\n"]
 
 
-# What stands before a bench's table.
+# Text before a bench's table.
 ABOUT = {"cpu_ops": cpu_behind}
-# Benches with more rows than a page is for.
+# Benches with too many rows for a page, which are condensed.
 SHORTER = {"cpu_ops": by_op, "gpu_ops": by_case, "inference": inference_table.by_function}
 
 
 def tables(name, rows):
-    """Markdown of one records file: of each bench a table for each of its runs."""
+    """Returns Markdown of one records file: for each bench, a table for each of its runs."""
     runs = {}
     for row in rows:
         runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
@@ -175,7 +177,7 @@ def tables(name, rows):
 
 
 def table(rows):
-    """Lines of Markdown: where the rows of one run are from, and what they say."""
+    """Returns lines of Markdown: where the rows of one run were measured, and the rows."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     columns = [c for c in columns if c not in ("bench", "where")]
     if derived := of_peer(rows):
@@ -189,7 +191,8 @@ def table(rows):
 
 
 def of_file(path, rows):
-    """(Markdown, SVG) of one records file's summary, or None if nothing in it has a peer."""
+    """Returns (Markdown, SVG) of one records file's summary, or None if nothing in it has a
+    peer."""
     single, groups = summary.singles(rows), summary.groups(rows)
     if not single and not groups:
         return None

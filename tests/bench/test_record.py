@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records: what is read is what was appended, with where it was measured; and shown of them."""
+"""Tests the records: what is read is what was appended, with where it was measured; and what the
+pages show."""
 
 import re
 
@@ -31,7 +32,7 @@ def test_what_a_process_appends_in_turns_is_one_run(tmp_path, monkeypatch):
         record.append(path, "ops", [{"name": "a"}])
     first, second = record.read(file)
     assert first["where"] is second["where"] and file.read_text().count("where") == 1
-    record._written.clear()  # as in another process
+    record._written.clear()  # simulates another process
     record.append(file, "ops", [{"name": "a"}])
     assert file.read_text().count("where") == 2
 
@@ -77,7 +78,7 @@ def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
 
 
 def test_a_case_is_shown_beside_the_copy_of_its_own_run(tmp_path, monkeypatch):
-    """Also where a later run has measured the copy again, for another op."""
+    """This also holds where a later run has measured the copy again, for another op."""
     file = tmp_path / "gpu.jsonl"
     where = {"gpu": None, "cpu": "a", "cores": 1, "python": "3", "versions": {}, "date": "today"}
     for commit, copy, op in (("one", 100, "softmax"), ("two", 50, "norm")):
@@ -115,7 +116,7 @@ def test_the_summary_has_the_fastest_peer_of_each_case_and_the_worst_case(tmp_pa
         gpu_row(second.format("copy"), "torch", 200),
         gpu_row(second.format("softmax"), "opdock", 100),
         gpu_row(second.format("softmax"), "quack", 125),
-        gpu_row(second.format("softmax"), "DeepSpeed", 400),  # has moved nothing
+        gpu_row(second.format("softmax"), "DeepSpeed", 400),  # it did no work
     )  # fmt: skip
     found = summary.groups(record.newest(record.read(file)))
     assert {what: [(c.fastest, c.ratio) for c in cases] for what, cases in found.items()} == {
@@ -203,7 +204,7 @@ def test_the_worst_case_on_the_cpu_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", [table.README, table.DEEPSPEED])
 def test_a_figure_that_is_typed_is_noticed(page, tmp_path, monkeypatch):
-    """As table.py --check, which compares each page with what the records give."""
+    """Runs table.py --check, which compares each page with what the records give."""
     copy = tmp_path / page.name
     text = page.read_text()
     at = text.index(table.BEGIN) + len(table.BEGIN) + 12
@@ -242,8 +243,8 @@ def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
 
 
 class FakeGpu:
-    """torch.cuda as timing.events_of() uses it: what is enqueued later than the GPU sleeps, in
-    cycles, finds it awake."""
+    """Replaces torch.cuda for timing.events_of(): work that is enqueued after the GPU's sleep, in
+    cycles, has ended finds the GPU awake."""
 
     def __init__(self, host_cycles):
         self.host_cycles, self.slept = host_cycles, []
