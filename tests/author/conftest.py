@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin's author uses: the command, the installed files, the compilers."""
+"""Fixtures for what a plugin's author uses: the command, the installed files, the compilers."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ COMMAND = BUILD / "core" / "cli" / "opdock"
 
 
 def clean_environment(**more):
-    """This process's environment without the build tree's libraries and settings."""
+    """Returns this process's environment without the build tree's libraries and settings."""
     mine = ("OPDOCK_", "LD_LIBRARY_PATH", "MESON", "MALLOC_PERTURB_", "TORCH_CUDA_ARCH_LIST")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
     clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
@@ -25,7 +25,7 @@ def clean_environment(**more):
 
 
 def run(*command, cwd=None, **more):
-    """The finished process; its output as text."""
+    """Runs a command; returns the finished process, with its output as text."""
     words = [str(word) for word in command]
     return subprocess.run(
         words, cwd=cwd, env=clean_environment(**more), capture_output=True, text=True, timeout=500
@@ -39,7 +39,8 @@ def run_well(*command, **more):
 
 
 def needs_private_build():
-    """Skips where everybody can write a folder above the build's: what lies below is refused."""
+    """Skips where everybody can write a folder above the build's, since everything below it is
+    refused."""
     for place in BUILD.parents:
         if place.stat().st_mode & 0o1002 == 0o002:
             pytest.skip(f"everybody can write {place}: caches and plugins below it are refused")
@@ -47,8 +48,8 @@ def needs_private_build():
 
 @contextlib.contextmanager
 def installing():
-    """One test at a time installs from the build folder, where `ninja uninstall` finds what the
-    last one installed; test_wheel.py has the same lock."""
+    """Lets one test at a time install from the build folder, because `ninja uninstall` finds what
+    the last one installed there; test_wheel.py takes the same lock."""
     with (BUILD / "install.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -56,7 +57,7 @@ def installing():
 
 @pytest.fixture(scope="session")
 def cache():
-    """An empty cache in the build tree: one below /tmp would be refused."""
+    """Returns an empty cache in the build tree: one below /tmp would be refused."""
     folder = BUILD / "author-cache"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
@@ -65,7 +66,7 @@ def cache():
 
 @pytest.fixture
 def opdock(cache, tmp_path):
-    """opdock(*arguments, **variables): the command, in a fresh folder."""
+    """Returns opdock(*arguments, **variables), which runs the command in a fresh folder."""
 
     def call(*arguments, **variables):
         variables.setdefault("OPDOCK_CACHE_DIR", cache)
@@ -77,8 +78,8 @@ def opdock(cache, tmp_path):
 
 @pytest.fixture(scope="session")
 def built():
-    """The three kinds of new plugins, built by the wrapper project: the folder with *.so, or with
-    what could be built; kinds by folder name."""
+    """Builds the three kinds of new plugins with the wrapper project. Returns the folder with the
+    *.so files that could be built, and the kinds by folder name."""
     folder = BUILD / "author-test"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SOURCE / "core/pack/plugin-build", folder)
@@ -104,7 +105,7 @@ def built():
 
 @pytest.fixture(scope="session")
 def prefix():
-    """Where a staged `meson install` of this build put the prefix."""
+    """Returns the prefix of a staged `meson install` of this build."""
     folder = BUILD / "author-stage"
     shutil.rmtree(folder, ignore_errors=True)
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
@@ -116,7 +117,8 @@ def prefix():
 
 @pytest.fixture
 def settings(prefix, tmp_path):
-    """pkg-config that finds the staged prefix, which does not lie where it was configured to."""
+    """Returns settings with which pkg-config finds the staged prefix, which is not at the place
+    that it was configured for."""
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config")
     script = tmp_path / "pkg-config"

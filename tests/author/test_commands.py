@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock test, opdock bench: with the real builder, and with a stand-in that names a plugin."""
+"""Tests opdock test and opdock bench, with the real builder and with a stand-in that names a
+plugin."""
 
 import json
 import os
@@ -29,7 +30,8 @@ FAILURE = json.dumps(
 
 @pytest.fixture
 def author(tmp_path):
-    """author(kind, plugin, *arguments, **variables): the Python part, with a stand-in for build."""
+    """Returns author(kind, plugin, *arguments, **variables): the Python part, with a stand-in for
+    build."""
 
     def call(kind, plugin, *arguments, **variables):
         command = tmp_path / "opdock-stand-in"
@@ -47,14 +49,14 @@ def author(tmp_path):
 
 @pytest.fixture
 def folder(built, tmp_path):
-    """A copy of the new CPU plugin's folder."""
+    """Returns a copy of the new CPU plugin's folder."""
     return shutil.copytree(built.parents[1] / "plugins" / "made_cpu", tmp_path / "made_cpu")
 
 
 def test_tests_pass(author, built, folder):
     done = author("test", built / "made_cpu.so", folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    # None is skipped for a device that the plugin does not have.
+    # No test is skipped for a device that the plugin does not have.
     assert "16 passed" in done.stdout and "skipped" not in done.stdout.lower(), done.stdout
 
 
@@ -74,7 +76,7 @@ def test_a_failing_test_is_status_1(author, built, folder):
 
 
 def test_no_reference_stands_in_for_the_plugin(author, built, folder):
-    """The plugin under test alone is found."""
+    """Only the plugin under test is found."""
     (folder / "test_made_cpu.py").write_text(
         "import opdock, os\n"
         "def test():\n"
@@ -87,7 +89,7 @@ def test_no_reference_stands_in_for_the_plugin(author, built, folder):
 
 
 def test_only_those_plugins_of_pytest_are_loaded_that_are_named(author, built, folder, tmp_path):
-    """One that is installed and breaks whatever loads it."""
+    """The installed pytest plugin breaks every process that loads it."""
     site = tmp_path / "site"
     (site / "broken-1.0.dist-info").mkdir(parents=True)
     (site / "broken-1.0.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1.0\n")
@@ -197,7 +199,7 @@ def test_the_platform_tag_is_the_oldest_that_has_all_symbols(needed, versions, t
 
 
 def test_after_a_lost_device_the_rest_is_not_run(tmp_path):
-    """One failure; what follows on that device says so, and the CPU's tests go on."""
+    """There is one failure; later tests on that device report it, and the CPU's tests go on."""
     (tmp_path / "test_it.py").write_text(
         "import pytest\n"
         "from opdock._author import driver\n"
@@ -254,7 +256,7 @@ def test_no_python_and_a_python_without_the_package(opdock, tmp_path):
     (tmp_path / "plugin.toml").write_text("")
     done = opdock("test", tmp_path, OPDOCK_PYTHON=tmp_path / "none")
     assert done.returncode == 1 and "found no Python" in done.stderr
-    alone = tmp_path / "bin" / "opdock"  # no package beside it
+    alone = tmp_path / "bin" / "opdock"  # the command without the package next to it
     alone.parent.mkdir()
     shutil.copy(COMMAND, alone)
     library = COMMAND.parents[1]
@@ -276,7 +278,7 @@ def test_bad_usage(opdock):
 
 @pytest.mark.parametrize("kind", ["cpu", "device", "nvcc"])
 def test_with_the_builder(opdock, tmp_path, kind):
-    """All of it: new, test, bench, with the cache's plugin."""
+    """Runs new, test and bench, with the plugin from the cache."""
     needs_private_build()
     if kind == "nvcc" and shutil.which("nvcc") is None:
         pytest.skip("no nvcc")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an installation gives to other projects, and that it can be moved and removed."""
+"""Tests what an installation gives to other projects, and that it can be moved and removed."""
 
 import json
 import shutil
@@ -11,12 +11,12 @@ from conftest import BUILD, SOURCE, installing, run, run_well
 
 EXAMPLE = SOURCE / "examples" / "host"
 MESON = [sys.executable, "-m", "mesonbuild.mesonmain"]
-# By hand: e^(1, 2, 3) over their sum, and three equal numbers.
+# Computed by hand: e^(1, 2, 3) over their sum, and three equal numbers.
 RESULT = "0.0900 0.2447 0.6652\n0.3333 0.3333 0.3333\n"
 
 
 def test_a_moved_tree_starts(prefix, tmp_path):
-    """Neither LD_LIBRARY_PATH nor the folder that the build was configured for."""
+    """It needs neither LD_LIBRARY_PATH nor the folder that the build was configured for."""
     moved = tmp_path / "elsewhere"
     shutil.copytree(prefix, moved, symlinks=True)
     listed = run(moved / "bin/opdock", "list", "--json", OPDOCK_PLUGIN_PATH=str(BUILD / "plugins"))
@@ -51,7 +51,7 @@ def test_pkg_config_knows_where_the_tree_lies(prefix):
 
 
 def runs(folder, **more):
-    """Both programs compute by the plugin of the build tree."""
+    """Both programs compute with the plugin of the build tree."""
     for name in ("softmax_c", "softmax_cpp"):
         assert run_well(folder / name, **more, OPDOCK_PLUGIN_PATH=BUILD / "plugins") == RESULT
 
@@ -89,7 +89,8 @@ def test_a_subproject_is_the_library_alone(tmp_path):
     run_well(*MESON, "setup", tmp_path / "build", project)
     targets = json.loads(run_well(*MESON, "introspect", "--targets", tmp_path / "build"))
     made = {t["name"] for t in targets if t["type"] in ("shared library", "executable")}
-    assert made == {"opdock", "opdock-guard", "opdock-probe"}  # the programs are its helpers
+    # The installed programs are the library's helpers.
+    assert made == {"opdock", "opdock-guard", "opdock-probe"}
 
 
 def test_uninstall_leaves_nothing(tmp_path):

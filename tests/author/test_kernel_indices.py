@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock/kernel_names.hpp: what does not compile, and what the compiler then says. What does
-compile: tests/unit/pack/kernel_indices_test.cc."""
+"""Tests opdock/kernel_names.hpp: what does not compile, and the compiler's message.
+tests/unit/pack/kernel_indices_test.cc tests what compiles."""
 
 import os
 
@@ -35,7 +35,7 @@ def header(tmp_path_factory):
 
 
 def compiled(folder, text, *options):
-    """The compiler's finished process for a function's body."""
+    """Compiles a function's body; returns the compiler's finished process."""
     source = folder / "body.cc"
     source.write_text(
         '#include "opdock/kernel_names.hpp"\nuint32_t f() {\n  return ' + text + ";\n}\n"
@@ -62,7 +62,8 @@ BAD = {
     'OPDOCK_KERNEL_INDEX("plan")': "plugin.toml lists no kernel plan",
     'OPDOCK_KERNEL_INDEX("rows<opdock::half, 8>")': "lists no kernel rows<opdock::half, 8>",
     'OPDOCK_KERNEL_INDEX("rows<{float, opdock::half}, {1, 4}>")': "lists no kernel rows<{float",
-    # A kernel that the family leaves out; arguments that no kernel has; a family that is none.
+    # A kernel that the family leaves out; arguments that no kernel has; a family that does not
+    # exist.
     f'OPDOCK_KERNEL_FAMILY("rows", {TYPES}, opdock::KernelNumbers<1, 4>)'
     "(opdock::dtype_of<float>(), 1)": "lists a kernel rows<...> with other template arguments than",
     f'OPDOCK_KERNEL_FAMILY("rows", opdock::KernelTypes<float>, {NUMBERS})'
@@ -71,7 +72,7 @@ BAD = {
     "(opdock::dtype_of<float>(), 1)": "lists no kernel rows<...> with one of the template",
     f'OPDOCK_KERNEL_FAMILY("row", {TYPES})'
     "(opdock::dtype_of<float>())": "lists no kernel row<...> with one of the template",
-    # Too few values.
+    # There are too few values.
     f'OPDOCK_KERNEL_FAMILY("rows", {TYPES}, {NUMBERS})'
     "(opdock::dtype_of<float>())": "a value for each template argument",
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What authors are told of typical mistakes: of plugin.toml before anything is compiled, of code
-that is not what it declares by the compiler or the linker."""
+"""Tests the messages on typical mistakes of authors: errors in plugin.toml before anything is
+compiled, and code that does not match its declarations, by the compiler or the linker."""
 
 import json
 import re
@@ -13,7 +13,8 @@ from conftest import BUILD, SOURCE, needs_private_build, run
 
 @pytest.fixture
 def mine(opdock, tmp_path):
-    """mine(file, before, after, …): a new plugin in which each text is replaced by the next."""
+    """Returns mine(file, before, after, …), which makes a new plugin with each text replaced by the
+    next one."""
     needs_private_build()
     assert opdock("new", "mine").returncode == 0
     folder = tmp_path / "mine"
@@ -30,7 +31,7 @@ def mine(opdock, tmp_path):
 
 @pytest.fixture
 def no_compilers(tmp_path):
-    """A PATH of the shell alone, in which a build that began would say what is missing."""
+    """Sets a PATH with only the shell, so that a build that started would report missing tools."""
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "sh").symlink_to(shutil.which("sh"))
@@ -75,7 +76,7 @@ def test_opdock_test_says_the_same(opdock, mine):
 
 
 def test_a_build_on_demand_says_the_same(opdock, mine, tmp_path):
-    """Of an op whose name is known: its shape rules come after its schema."""
+    """The op's name is known, because its shape rules are read after its schema."""
     mine("plugin.toml", "like x", "like z")
     program = "import opdock; opdock.load('mine')"
     done = run(sys.executable, "-c", program, OPDOCK_PLUGIN_PATH=tmp_path, OPDOCK_FALLBACK="error")
@@ -112,7 +113,7 @@ shape = ["like x"]
 devices = ["cpu"]
 dtypes = ["float32"]
 """
-# Of each: what is replaced, and what the reason's found and wanted have.
+# For each mistake: the replacements, and the `found` and `wanted` of the reason.
 CODE = {
     "a parameter of another type": (
         ["mine.cc", PLAN, PLAN.replace("double", "int64_t")],
@@ -157,7 +158,7 @@ def test_code_that_is_not_what_is_declared(opdock, mine, name):
     for part in parts:
         assert part.format(folder=folder) in reason["found"], reason["found"]
     assert reason["wanted"] == wanted
-    # Compared with the same source, and reported again.
+    # The failure is remembered for the same source, and reported again.
     again = json.loads(opdock("build", "--json", "mine").stdout)["reasons"]
     assert [r["code"] for r in again] == ["build-remembered", "build-op"]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock new: what it writes builds, passes its own test and bench; what it refuses."""
+"""Tests opdock new: what it writes builds and passes its own test and bench; and what it
+refuses."""
 
 import compileall
 import json
@@ -33,7 +34,7 @@ def test_files(opdock, tmp_path, kind):
 
 
 def test_what_pip_compiled_is_no_template(prefix, tmp_path):
-    """pip compiles every *.py of a wheel, into folders beside them."""
+    """pip compiles every *.py of a wheel, into folders next to them."""
     stage = shutil.copytree(prefix, tmp_path / "prefix", symlinks=True)
     templates = stage / "share" / "opdock" / "templates"
     assert compileall.compile_dir(templates, quiet=1) and list(templates.rglob("__pycache__"))
@@ -107,7 +108,7 @@ def test_an_unknown_kind_names_the_known_ones(opdock):
 
 
 def test_the_test_and_the_bench_of_one_for_nvcc_pass(built):
-    """Through pytest with the fixtures, as `opdock test` runs it; those of the other kinds run in
+    """pytest runs it with the fixtures, as `opdock test` does; the other kinds are run by
     test_commands.py."""
     plugin = built / "made_nvcc.so"
     if not plugin.exists() and shutil.which("nvcc") is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins with kernels compiled by nvcc and hipcc: what the files hold and need. Oracles: the flags
-that nvcc was given, readelf, nm."""
+"""Tests plugins with kernels compiled by nvcc and hipcc: what the files contain and need. Oracles
+are the flags that nvcc was given, readelf and nm."""
 
 import re
 import sys
@@ -62,7 +62,7 @@ def test_the_hip_plugin_names_its_runtime_and_its_architectures():
 
 
 def test_loading_it_needs_no_driver():
-    """In a process of its own, where the CUDA driver is hidden from nothing but its absence."""
+    """Loads it in a process of its own, without a CUDA driver."""
     path = shipped("bias_gelu", "nvcc")
     program = (
         "import ctypes, sys; entry = ctypes.CDLL(sys.argv[1], mode=2).opdock_plugin_v0; "
@@ -72,7 +72,7 @@ def test_loading_it_needs_no_driver():
 
 
 def test_both_come_from_one_source():
-    """So a change cannot reach one alone."""
+    """Both variants have one source, so a change cannot reach only one of them."""
     folders = [BUILD / "share/opdock/plugins-src" / name for name in ("bias_gelu", "bias_gelu_hip")]
     for name in ("bias_gelu.cc", "bias_gelu.h", "gpu.h", "reference.py"):
         assert len({(folder / name).resolve() for folder in folders}) == 1
@@ -80,7 +80,7 @@ def test_both_come_from_one_source():
 
 
 def test_without_nvcc_the_plugin_is_left_out_with_a_notice(tmp_path, prefix):
-    """The documented rule, from an installation: the others are built all the same."""
+    """The documented rule, from an installation: the other plugins are built anyway."""
     project = tmp_path / "project"
     import shutil
 

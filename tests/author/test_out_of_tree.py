@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example outside of Opdock's tree, built by CMake and by Meson against a staged install."""
+"""Builds the example outside of Opdock's tree with CMake and Meson against a staged install."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ def test_meson(settings, tmp_path):
     run_well(*meson, "setup", build, EXAMPLE, "-Dwerror=true", **settings)
     run_well(*meson, "compile", "-C", build, **settings)
     check(build / "clamp_min.so", settings)
-    # Installed where the host looks: the plugindir of opdock-plugin.pc.
+    # It is installed where the host looks: the plugindir of opdock-plugin.pc.
     run_well(*meson, "install", "-C", build, "--destdir", tmp_path / "stage", **settings)
     installed = next((tmp_path / "stage").rglob("clamp_min.so"))
     assert installed.parent.parts[-2:] == ("opdock", "plugins")

@@ -56,7 +56,7 @@ def test_the_examples_for_the_tests_of_all_ops_compile(tmp_path):
 
 
 def test_what_a_build_needs_is_read_as_shown(opdock, tmp_path):
-    """And its table has the keys that there are."""
+    """The page's table also has exactly the keys that exist."""
     text = chapter("What a build needs")
     block = re.search(r"```toml\n(\[build\]\n.*?)```", text, re.S)[1]
     assert opdock("new", "mine", "--kind", "nvcc").returncode == 0
@@ -79,7 +79,8 @@ DEVICE = SOURCE / "core/device/opdock"
 
 
 def declared(*names):
-    """{name: [signature]} of the device functions of these headers, as the page writes them."""
+    """Returns {name: [signature]} of the device functions in these headers, as the page writes
+    them."""
     found = {}
     for name in names:
         text = re.sub(r"//.*", "", (DEVICE / name).read_text())
@@ -114,7 +115,7 @@ def test_the_vocabulary_has_every_function_with_its_signature():
         name = name_of(signature)
         if name.startswith("OPDOCK_"):
             assert signature in macros or name == "OPDOCK_HOST_DEVICE"
-        elif re.search(r"\bT\b", signature):  # of several types
+        elif re.search(r"\bT\b", signature):  # it exists for several types
             assert (
                 name in functions or f"OPDOCK_ATOMIC({name}," in (DEVICE / "atomic.cuh").read_text()
             )
@@ -127,7 +128,7 @@ ON_DEMAND = (SOURCE / "docs" / "concepts" / "build-on-demand.md").read_text()
 
 @pytest.fixture
 def home():
-    """A home in the build tree: nothing below /tmp would be trusted."""
+    """Returns a home folder in the build tree: nothing below /tmp would be trusted."""
     needs_private_build()
     folder = BUILD / "author-home"
     shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +137,7 @@ def home():
 
 
 def test_the_plugin_that_is_dropped_in(home, opdock):
-    """The files that the page shows, where it puts them; the commands print what it shows."""
+    """Writes the page's files where it puts them; the commands print what it shows."""
     plugins = home / ".local" / "share" / "opdock" / "plugins"
     files = re.findall(r"^```\w+ (triple/\S+)\n(.*?)^```$", ON_DEMAND, re.MULTILINE | re.DOTALL)
     for name, text in files:
@@ -158,7 +159,7 @@ def test_the_plugin_that_is_dropped_in(home, opdock):
             r"^opdock: building .*\n", "", told
         )  # on a terminal the next line replaces it
         assert told.splitlines() == [re.sub(r" in [0-9.]+ s", "", line) for line in lines], told
-    # Its plan refuses what its run could not compute.
+    # The plugin's plan refuses what its run could not compute.
     program = (
         "import numpy, opdock\n"
         "x = numpy.arange(6, dtype='float32').reshape(2, 3)\n"

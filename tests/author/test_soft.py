@@ -15,7 +15,8 @@ STAND_INS = BUILD / "libexec" / "opdock" / "softgpu"
 
 
 def commands():
-    """[(command, the lines it is shown to print)] of the page's console blocks."""
+    """Returns [(command, the lines that the page shows as its output)] of the page's console
+    blocks."""
     found = []
     for block in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -25,14 +26,14 @@ def commands():
 
 
 def normal(line):
-    """Without times, addresses, and pytest's progress."""
+    """Removes times, addresses, and pytest's progress."""
     line = re.sub(r" in \d+\.\d+s.*", "", line.rstrip())
     return re.sub(r"\b0x[0-9a-f]+", "ADDRESS", line)
 
 
 def is_shown(lines, output):
-    """Whether the lines appear in the output in this order; else the first that does not. A line
-    that ends in … is the beginning of one."""
+    """Returns whether the lines appear in the output in this order; else the first that does not. A
+    line that ends in … matches the beginning of an output line."""
     rest = iter(map(normal, output.splitlines()))
 
     def follows(line):
@@ -92,7 +93,7 @@ def test_what_contradicts_itself_is_refused_before_anything_is_built(
 
 
 def test_a_build_tree_without_it_says_how_to_build_it(opdock, tmp_path):
-    """The command alone, in a folder like a build tree's without the software GPU."""
+    """The folder has only the command, like a build tree without the software GPU."""
     (tmp_path / "share/opdock").mkdir(parents=True)
     (tmp_path / "core/cli").mkdir(parents=True)
     (tmp_path / "build.ninja").write_text("")
@@ -112,7 +113,7 @@ def test_options_that_want_a_software_gpu_are_refused_without_one(opdock):
 
 
 def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
-    """Said for each kind of GPU, and no success."""
+    """It reports this for each kind of GPU, and does not succeed."""
     from opdock._author import soft
 
     report = {"devices": [{"device": "cpu"}], "images": []}
@@ -128,7 +129,8 @@ def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
 
 
 def soft_test(report, drivers, **options):
-    """soft.test() of a plugin that nothing is compiled for: what it runs, by backend."""
+    """Calls soft.test() for a plugin without compiling anything; returns what it runs, by
+    backend."""
     from opdock._author import soft
 
     ran = []
@@ -151,7 +153,7 @@ def test_kinds_that_the_plugin_does_not_claim_are_not_mentioned(capfd, monkeypat
     _, ran = soft_test(report, tmp_path)
     told = capfd.readouterr().out
     assert ran == ["cuda"] and "== 1 of 1: sm_90" in told and "gfx" not in told
-    # Unless that is what was asked for, or all that there is.
+    # A kind is mentioned if it was asked for, or if there is no other.
     status, ran = soft_test(report, tmp_path, arch="gfx90a")
     assert (status, ran) == (1, []) and "no ops for rocm" in capfd.readouterr().out
     status, ran = soft_test({"devices": [{"device": "cpu"}], "images": []}, tmp_path)
@@ -159,7 +161,7 @@ def test_kinds_that_the_plugin_does_not_claim_are_not_mentioned(capfd, monkeypat
 
 
 def test_no_loader_finds_the_stand_ins_by_accident(prefix):
-    """They are installed in a folder of their own, with what they need beside them."""
+    """The stand-ins are installed in a folder of their own, with the files that they need."""
     folder = prefix / "libexec" / "opdock" / "softgpu"
     for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libamdhip64.so.6", "libsoftgpu.so"):
         assert (folder / name).is_file()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock bench --tune and --forget, with a plugin whose op says in which way it went."""
+"""Tests opdock bench --tune and --forget, with a plugin whose op returns the way that it took."""
 
 import os
 import random
@@ -21,8 +21,8 @@ print(*[opdock.ops.ways(x, question) for question in (1, 9, 5)])
 
 @pytest.fixture
 def tuned(opdock, cache, tmp_path):
-    """The command, and what a fresh process then gets as ways for questions 1, 9 and 5. Both find
-    the built plugin, and a folder with its source."""
+    """Returns functions that run the command, and that return the ways a fresh process then gets
+    for questions 1, 9 and 5. Both find the built plugin, and a folder with its source."""
     shutil.copytree(WAYS, tmp_path / "plugins" / "ways")
     found = [BUILD / "tests/unit/tune/ways.so", tmp_path / "plugins"]
     settings = {"OPDOCK_PLUGIN_PATH": ":".join(map(str, found)), "OPDOCK_CACHE_DIR": cache}
@@ -50,14 +50,14 @@ def test_the_fastest_way_is_kept_and_forgotten(tuned):
         assert row[4] == "3" and row[7:9] == ["way", "1"], row
         own, best = float(row[5]), float(row[9])
         assert own > 6000 and 1000 < best < own, row
-        # The times are rounded to what is printed, the gain is of those that were not.
+        # The printed times are rounded; the gain is computed from the unrounded ones.
         assert row[11][0] == "+" and row[11][-1] == "%"
         assert float(row[11][:-1]) == pytest.approx(100 * (own / best - 1), abs=0.11)
     assert "Of 2 questions 2 have a faster way" in done.stdout
     assert "opdock bench --forget ways" in done.stdout
 
     assert tuned.ways() == ["1", "1", "0"]
-    # Also in a process that finds no way to ask again: what was stored is all.
+    # A second run measures against the op's own way again, not against the stored choice.
     again = tuned("--tune", "ways")
     assert again.returncode == 0 and "2 have a faster way" in again.stdout, "measured from its own"
     done = tuned("--forget", "ways")
@@ -76,7 +76,7 @@ def test_without_names_all_source_plugins_with_benches_are_measured(tuned):
     done = tuned("--tune", "--device", "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Of 1 questions 1 have" in done.stdout
-    # The op takes no int32; the rest is measured.
+    # The op does not take int32; the other cases are measured.
     assert "skipped ways 1 int32 cpu: " in done.stdout
     assert tuned.ways() == ["1", "0", "0"]
 
@@ -93,7 +93,7 @@ def test_what_leaves_no_choice_is_said(tuned):
 
 
 def test_what_asks_nothing_on_the_cpu_is_passed_over_at_once(tuned, tmp_path):
-    """After one call with the smallest shape: nothing of the other shapes is made or called."""
+    """One call with the smallest shape suffices: the other shapes are neither made nor called."""
     (tuned.source / "bench_ways.py").write_text(
         "import opdock, torch\n"
         "SHAPES, DTYPES = [(1 << 20,), (2,), (1 << 10, 1 << 10)], [torch.float32]\n"
@@ -193,7 +193,8 @@ def test_a_way_must_be_faster_by_more_than_the_noise(seed):
     assert choose([times(own=(100, 0.01), _0=(100, 0.01), _1=(90, 0.01))]) == 1
     assert choose([times(own=(100, 0.001), _0=(99.8, 0.001))]) == OWN, "not worth it"
     assert choose([times(own=(100, 0.01), _0=(110, 0.01))]) == OWN
-    # Of several situations with one answer the whole counts; what one of them cannot do does not.
+    # Where several situations have one answer, the total counts; a way that one of them cannot take
+    # does not.
     fast, slow = times(own=(100, 0.01), _0=(50, 0.01)), times(own=(100, 0.01), _0=(300, 0.01))
     assert choose([fast]) == 0 and choose([fast, slow]) == OWN
     both = times(own=(100, 0.01), _0=(50, 0.01), _1=(70, 0.01))
