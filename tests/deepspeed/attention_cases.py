@@ -10,7 +10,7 @@ from opdock.compat.deepspeed import inference
 
 
 class Case:
-    """A layer's shape and options; both versions' argument lists."""
+    """A layer's shape and options, and the argument lists of both versions."""
 
     def __init__(self, suffix, heads=4, size=16, key_heads=0, **options):
         self.suffix, self.heads, self.size = suffix, heads, size
@@ -29,7 +29,7 @@ class Case:
         return (self.heads + 2 * self.key_heads) * self.size
 
     def call(self, qkv, mask=None, layer=0, layers=1, alibi=None, new=True, **of_0_19_8):
-        """softmax_context of one layer, as DeepSpeed 0.19.8 or 0.7.7 calls it."""
+        """Calls softmax_context for one layer, as DeepSpeed 0.19.8 (`new`) or 0.7.7 calls it."""
         mask, alibi = (NONE if t is None else t for t in (mask, alibi))
         rotary = (self.rotary_dim, self.half, self.pairs, self.heads)
         rest = (self.norm_factor, self.triangular, self.window > 0, self.window, False)
@@ -44,14 +44,15 @@ class Case:
 
 
 class Oracle:
-    """A layer in float64. Keeps all of a sequence's keys and values."""
+    """Computes a layer in float64. Keeps all keys and values of a sequence."""
 
     def __init__(self, case):
         self.case = case
         self.keys = self.values = None
 
     def _rotate(self, x, positions):
-        """x [batch, length, heads, size] by the angles of positions [batch or 1, length]."""
+        """Rotates x [batch, length, heads, size] by the angles of positions [batch or 1,
+        length]."""
         case, r = self.case, self.case.rotary_dim
         if not r or not (case.half or case.pairs):
             return x
@@ -66,9 +67,11 @@ class Oracle:
         return y
 
     def step(self, qkv, mask=None, alibi=None, positions=None):
-        """The output for a prompt (several tokens begin a sequence) or for one more token.
+        """Returns the output for a prompt (several tokens, which begin a sequence) or for one more
+        token.
 
-        mask: added, broadcast to [batch, heads, queries, keys]; alibi as DeepSpeed's."""
+        mask: is added, broadcast to [batch, heads, queries, keys]; alibi is laid out as
+        DeepSpeed's."""
         case = self.case
         batch, length, _ = qkv.shape
         x = exact(qkv).view(batch, length, -1, case.size)
@@ -79,13 +82,13 @@ class Oracle:
         if positions is None:
             positions = torch.arange(past, past + length)[None]
         q, k = self._rotate(q, positions), self._rotate(k, positions)
-        q, k = (t.to(qkv.dtype).double() for t in (q, k))  # as they are kept
+        q, k = (t.to(qkv.dtype).double() for t in (q, k))  # rounded as the cache keeps them
         self.keys = k if past == 0 else torch.cat([self.keys, k], 1)
         self.values = v if past == 0 else torch.cat([self.values, v], 1)
         return self._attend(q, mask, alibi).reshape(batch, length, -1)
 
     def check(self, found, qkv, mask=None, alibi=None, positions=None):
-        """That softmax_context's output is that of step()."""
+        """Checks that `found`, softmax_context's output, equals that of step()."""
         wanted = self.step(qkv, mask, alibi, positions)
         assert_attention_close(found, wanted, self.values, self.case.suffix)
 

@@ -25,12 +25,13 @@ from pathlib import Path
 import torch
 
 SERVED = ("cpu_adam", "fused_adam", "async_io", "utils", "transformer_inference")
-#: a layer's error, relative to the largest element: a few roundings
+#: largest error of a layer, relative to the largest element: a few roundings
 BOUNDS = {"fp32": 2e-6, "fp16": 3e-3}
 
 
 def put_back(device):
-    """What 0.7.7 imports from torch, NumPy and pydantic and these no longer have."""
+    """Restores what 0.7.7 imports from torch, NumPy and pydantic and newer releases have
+    removed."""
     import numpy
     import pydantic.v1
 
@@ -42,13 +43,14 @@ def put_back(device):
     for kind in (bool, float, int, object):
         if kind.__name__ not in vars(numpy):
             setattr(numpy, kind.__name__, kind)
-    if device == "cpu":  # its layers and FusedAdam make tensors on a GPU by these
+    # 0.7.7's layers and FusedAdam make tensors on a GPU through these functions.
+    if device == "cpu":
         torch.cuda.current_device = lambda: "cpu"
         torch.cuda.IntTensor = torch.IntTensor
 
 
 class Calls:
-    """The inference module, and the names that were called through it."""
+    """Wraps the inference module and keeps the names that were called."""
 
     def __init__(self, module):
         self.module, self.names = module, set()
@@ -62,10 +64,10 @@ class Calls:
 
 
 def load_builders(all_of_them):
-    """(what each op of ALL_OPS came from, the modules that Opdock gave): two dicts by name.
+    """Returns two dicts by name: what each op of ALL_OPS came from, and the modules that Opdock
+    provided.
 
-    all_of_them: those too that DeepSpeed compiles itself, which can take minutes.
-    """
+    all_of_them: also loads those that DeepSpeed compiles itself, which can take minutes."""
     from deepspeed.ops.op_builder import ALL_OPS
 
     found, modules = {}, {}
@@ -88,7 +90,8 @@ def load_builders(all_of_them):
 
 
 def served_ops(modules, device):
-    """The ops beside inference that a plugin serves, by DeepSpeed's Python: (name, error)."""
+    """Runs the ops other than inference that a plugin serves, through DeepSpeed's Python; yields
+    (name, error)."""
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
 
     for kind, where in ((DeepSpeedCPUAdam, "cpu"), (FusedAdam, device)):
@@ -116,7 +119,7 @@ def served_ops(modules, device):
 
 
 def count_calls(module):
-    """Has DeepSpeed's layers load a Calls of the module; returns it."""
+    """Makes DeepSpeed's layers load a Calls object of the module; returns it."""
     from deepspeed.ops.op_builder import InferenceBuilder
 
     calls = Calls(module)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of opdock.compat.deepspeed share."""
+"""Fixtures and helpers that the tests of opdock.compat.deepspeed share."""
 
 import atexit
 import functools
@@ -20,7 +20,7 @@ from programs import Programs  # noqa: E402
 
 from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
-# A folder of that name, as the tests', is a namespace and has no origin.
+# A folder with that name, such as the tests', is found as a namespace package and has no origin.
 spec = importlib.util.find_spec("deepspeed")
 has_deepspeed = spec is not None and spec.origin is not None
 needs_deepspeed = pytest.mark.skipif(
@@ -34,8 +34,9 @@ def pytest_collection_modifyitems(items):
 
 
 def devices():
-    """Those of OPDOCK_TEST_DEVICES, as of the plugins' tests; without it the CPU, and a GPU if
-    there is one. They are counted by NVML: processes that these tests fork can use a GPU."""
+    """Returns the devices in OPDOCK_TEST_DEVICES, as in the plugins' tests; without it the CPU, and
+    a GPU if there is one. NVML counts the GPUs, so that processes forked by these tests can use a
+    GPU."""
     if claimed := os.environ.get("OPDOCK_TEST_DEVICES"):
         return claimed.split(",")
     return ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
@@ -43,7 +44,7 @@ def devices():
 
 @pytest.fixture(params=devices())
 def device(request):
-    """Each device of torch's that the inference functions are tested on: "cpu", "cuda"."""
+    """Yields each torch device that the inference functions are tested on: "cpu", "cuda"."""
     if request.param != "cpu" and not torch.cuda.is_available():
         pytest.skip(f"OPDOCK_TEST_DEVICES names {request.param!r}, which torch does not have here")
     return request.param
@@ -51,7 +52,7 @@ def device(request):
 
 @pytest.fixture
 def compat():
-    """The module under test; install() is taken back afterwards."""
+    """Yields the module under test; calls uninstall() afterwards."""
     from opdock.compat import deepspeed
 
     yield deepspeed
@@ -60,7 +61,8 @@ def compat():
 
 @pytest.fixture
 def said(monkeypatch):
-    """The lines that are said; what was said once before may be said again."""
+    """Returns the list of printed lines. Messages that are printed only once may be printed
+    again."""
     from opdock.compat.deepspeed import _say
 
     lines = []
@@ -71,7 +73,8 @@ def said(monkeypatch):
 
 @pytest.fixture
 def toolkit(tmp_path, monkeypatch):
-    """Makes a CUDA toolkit whose nvcc says that version; nothing else of it works."""
+    """Makes a CUDA toolkit whose nvcc reports the given version and architectures; nothing else in
+    it works."""
     from opdock.compat.deepspeed import _versions
 
     def make(version, archs=(75, 80, 90)):
@@ -99,16 +102,18 @@ def toolkit(tmp_path, monkeypatch):
 
 @functools.cache
 def programs(prelude, **environment):
-    """A server of programs that begin with the prelude, until this process ends."""
+    """Returns a server of programs that begin with the prelude; it lives until this process
+    ends."""
     made = Programs(prelude, {**os.environ, **environment})
-    atexit.register(made.close)  # waited for, it counts in this process's CPU time
+    # Closing waits for it, so that its CPU time counts as this process's.
+    atexit.register(made.close)
     return made
 
 
 def run_python(code, *arguments, check=True, prelude="import torch", start=(), **environment):
-    """Runs code in a Python of its own; the CompletedProcess, with texts. What begins with the
-    prelude is forked from a process that has run it, with the variables `start`; prelude=None: a
-    new Python."""
+    """Runs code in a Python process of its own; returns the CompletedProcess, with texts. The
+    process is forked from one that has run the prelude, with the variables `start`. With
+    prelude=None it is a new Python."""
     code, environment = textwrap.dedent(code), {**os.environ, **environment}
     if prelude is None:
         done = subprocess.run(

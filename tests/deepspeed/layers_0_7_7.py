@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layers of DeepSpeed 0.7.7's inference beside float64: what by_hand_0_7_7.py runs.
+"""Compares the layers of DeepSpeed 0.7.7's inference with float64; by_hand_0_7_7.py runs this.
 
-Each function here makes layers with random weights, has DeepSpeed's Python compute a prompt and
-tokens after it, or one input, and returns the largest error, relative to the largest element.
-"""
+Each function here makes layers with random weights, lets DeepSpeed's Python compute a prompt and
+tokens after it, or one input, and returns the largest error, relative to the largest element."""
 
 import contextlib
 import io
@@ -17,7 +16,7 @@ HIDDEN, HEADS, LAYERS, EPS, BATCH = 128, 4, 3, 1e-5, 2
 PROMPT, TOKENS = 7, 5
 HIDE = -10000.0
 
-#: what DeepSpeed's injection says of each model's layer
+#: the options that DeepSpeed's injection sets for each model's layer
 MODELS = {
     "GPT-2": {},
     "GPT-2, int8 weights": {"q_int8": True},
@@ -35,7 +34,7 @@ MODELS = {
 
 
 class Random:
-    """random(shape, scale): normal numbers of one dtype on one device."""
+    """random(shape, scale) returns normally distributed numbers of one dtype on one device."""
 
     def __init__(self, suffix, device):
         self.generator = torch.Generator().manual_seed(7)
@@ -46,10 +45,10 @@ class Random:
         return numbers.to(self.dtype).to(self.device)
 
     def fill(self, module, q_int8=False):
-        """Gives a layer's parameters random numbers: a dict of these by name, float64.
+        """Sets a layer's parameters to random numbers; returns them as a dict by name, in float64.
 
-        Weights get the `scale` that DeepSpeed's injection gives them, and with q_int8 are int8.
-        """
+        Weights get the `scale` attribute that DeepSpeed's injection gives them, and with q_int8 are
+        int8."""
         from deepspeed.module_inject import GroupQuantizer
 
         quantizer, numbers = GroupQuantizer(q_int8=q_int8), {}
@@ -61,7 +60,7 @@ class Random:
             if len(shape) < 2:
                 made = self(*shape, scale=0.1) + (last in ("norm_w", "attn_nw"))
                 kept, wanted = torch.nn.Parameter(made, requires_grad=False), made
-            elif q_int8:  # [out, in], a scale for each row
+            elif q_int8:  # [out, in], with a scale for each row
                 kept = quantizer.quantize(self(*reversed(shape), scale=shape[0] ** -0.5))
                 wanted = (exact(kept) * exact(kept.scale.reshape(-1)[: shape[1], None])).t()
             else:
@@ -77,7 +76,7 @@ def worst(found, wanted):
 
 
 def _rotated(x, dimensions, halves):
-    """x: [batch, heads, tokens, size], float64; the first `dimensions` of each head are rotated."""
+    """Rotates the first `dimensions` of each head. x: [batch, heads, tokens, size], float64."""
     angles = torch.arange(x.shape[2])[:, None] * 10000.0 ** (
         -torch.arange(0, dimensions, 2, dtype=torch.float64) / dimensions
     )
@@ -92,13 +91,13 @@ def _rotated(x, dimensions, halves):
 
 
 def _attention(x, w, options, mask):
-    """Without the bias of its output: that is added with the residual."""
+    """Computes attention without its output bias, which is added with the residual."""
     qkv = x @ w["attention.attn_qkvw"]
     if "attention.attn_qkvb" in w:
         qkv = qkv + w["attention.attn_qkvb"]
     batch, length, _ = x.shape
     parts = qkv.chunk(3, -1)
-    if options.get("bigscience_bloom"):  # of each head query, key and value
+    if options.get("bigscience_bloom"):  # query, key and value of each head are adjacent
         parts = qkv.view(batch, length, HEADS, 3, -1).unbind(3)
     q, k, v = (t.reshape(batch, length, HEADS, -1).transpose(1, 2) for t in parts)
     if dimensions := options.get("rotary_dim"):
@@ -117,7 +116,8 @@ def _mlp(x, w, name, activation=gelu):
 
 
 def _oracle(w, x, options, mask):
-    """A layer with the weights w over a whole sequence x, in float64. mask: added to scores."""
+    """Computes a layer with the weights w over a whole sequence x, in float64. mask: added to the
+    scores."""
     activation = torch.relu if options.get("mlp_act_func_type") == "ReLU" else gelu
 
     def first_norm(x):
@@ -131,7 +131,7 @@ def _oracle(w, x, options, mask):
         return first_norm(x + _mlp(x, w, "mlp.", activation))
     normed = first_norm(x)
     sum_ = x + _attention(normed, w, options, mask) + w.get("attention.attn_ob", 0)
-    if "mlp.attn_nw" not in w:  # GPT-J: one norm for both
+    if "mlp.attn_nw" not in w:  # GPT-J has one norm for both branches
         return sum_ + _mlp(normed, w, "mlp.", activation)
     into = sum_ if options.get("mlp_after_attn", True) else x
     return sum_ + _mlp(second_norm(into), w, "mlp.", activation)
@@ -155,7 +155,7 @@ def _config(suffix, **options):
 
 
 def _model(name, suffix, random):
-    """Layers as DeepSpeed's injection makes them, and the weights of each, float64."""
+    """Returns layers as DeepSpeed's injection makes them, and the weights of each, in float64."""
     from deepspeed.model_implementations.transformers.ds_transformer import (
         DeepSpeedTransformerInference,
     )
@@ -175,7 +175,8 @@ def _model(name, suffix, random):
 
 
 def decoder(name, suffix, device, hidden=0):
-    """A prompt and tokens after it. hidden: how many of the second row's first a mask hides."""
+    """Runs a prompt and tokens after it. hidden: how many of the second row's first tokens a mask
+    hides."""
     random = Random(suffix, device)
     layers, weights = _model(name, suffix, random)
     sequence = random(BATCH, PROMPT + TOKENS, HIDDEN)
@@ -196,7 +197,8 @@ def decoder(name, suffix, device, hidden=0):
 
 
 def bloom(suffix, device):
-    """As decoder(), with alibi, and with keys and values that the caller keeps; float16 only."""
+    """Does what decoder() does, with alibi, and with keys and values that the caller keeps; float16
+    only."""
     random = Random(suffix, device)
     layers, weights = _model("BLOOM", suffix, random)
     sequence = random(BATCH, PROMPT + TOKENS, HIDDEN)
@@ -216,8 +218,8 @@ def bloom(suffix, device):
 
 
 def encoder(name, suffix, device):
-    """One input with padding, which a mask hides that is added: of ones and zeros DeepSpeed's
-    attention asks the attribute "dype", and ends."""
+    """Runs one input with padding, which an additive mask hides: with a mask of ones and zeros
+    DeepSpeed's attention looks up the attribute "dtype", and fails."""
     random = Random(suffix, device)
     layers, weights = _model(name, suffix, random)
     x = random(BATCH, PROMPT + TOKENS, HIDDEN)
@@ -234,19 +236,19 @@ def encoder(name, suffix, device):
 
 
 def mixture_of_experts(suffix, device, residual=False, q_int8=False):
-    """DeepSpeedMoEInference with 4 experts, each token to one. It adds its input to nothing.
+    """Runs DeepSpeedMoEInference with 4 experts, with one expert for each token. Its input is not
+    added to the result as a residual.
 
-    residual: an MLP beside the experts. Its coefficients are two for each token, of which the
-    kernel reads one for each column and part: as many where there are HIDDEN tokens, as here.
-    q_int8: attention and experts with int8 weights.
-    """
+    residual: an MLP in addition to the experts. It has two coefficients for each token, but the
+    kernel reads one for each column and part; the counts agree if there are HIDDEN tokens, as here.
+    q_int8: attention and experts with int8 weights."""
     from deepspeed.ops.transformer.inference import moe_inference
     from deepspeed.ops.transformer.inference.ds_attention import DeepSpeedSelfAttention
 
     from opdock.compat.deepspeed import inference
 
     random = Random(suffix, device)
-    torch.manual_seed(7)  # of its gate
+    torch.manual_seed(7)  # seeds the gate
     moe_inference.DeepSpeedMoEInference.layer_id = DeepSpeedSelfAttention.num_layers = 0
     config = moe_inference.DeepSpeedMoEInferenceConfig(
         hidden_size=HIDDEN,
@@ -260,8 +262,9 @@ def mixture_of_experts(suffix, device, residual=False, q_int8=False):
         eval_capacity_factor=4.0,
         mlp_type="residual" if residual else "standard",
     )
-    config.rotary_dim = -1  # its constructor passes return_tuple in this one's place
-    scales = [torch.full((1, 1), 1e-3, device=device)] * 4  # of all weights with one group
+    config.rotary_dim = -1  # its constructor passes return_tuple in place of rotary_dim
+    # Scales of all weights, with one group each.
+    scales = [torch.full((1, 1), 1e-3, device=device)] * 4
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its configuration
         layer = moe_inference.DeepSpeedMoEInference(config, quantize_scales=scales)
     layer = layer.to(device).eval()
@@ -275,7 +278,7 @@ def mixture_of_experts(suffix, device, residual=False, q_int8=False):
                 q = (getattr(expert, name) * 1e3).clamp(-127, 127).to(torch.int8)
                 setattr(expert, name, torch.nn.Parameter(q, requires_grad=False))
                 w[f"mlp.{i}.{name}"] = exact(q) * exact(scales[0])
-    layer._alltoall = lambda tensor: tensor  # it is alone: no group of processes
+    layer._alltoall = lambda tensor: tensor  # there is only this process, and no process group
     gates, theirs = [], layer.moe_gate_einsum
 
     def moe_gate_einsum(x):
@@ -286,7 +289,7 @@ def mixture_of_experts(suffix, device, residual=False, q_int8=False):
     layer.moe_gate_einsum = moe_gate_einsum
     tokens = HIDDEN // BATCH
     x = random(BATCH, tokens, HIDDEN)
-    # The layer allocates nothing: DeepSpeed's products do it.
+    # The layer allocates no workspace; DeepSpeed's product functions do so.
     inference.allocate_workspace_fp32(HIDDEN, HEADS, tokens, BATCH, 1, 1, False, 0, tokens)
     (found,) = layer(x)
     normed = layer_norm(exact(x), w["norm_w"], w["norm_b"], EPS)
@@ -302,7 +305,7 @@ def mixture_of_experts(suffix, device, residual=False, q_int8=False):
 
 
 def _flash_attention(query, key, value, scale, _):
-    """In place of DeepSpeed's Triton kernel, which is no function of the module's."""
+    """Replaces DeepSpeed's Triton kernel, which is no function of the module."""
     scores = query.float() @ key.float().transpose(-1, -2) * scale
     return (scores.softmax(-1) @ value.float()).to(query.dtype)
 
@@ -327,7 +330,8 @@ def _diffusers_oracle(w, x, context, bias=True):
 
 
 def diffusers_attention(suffix, device, across=False):
-    """DeepSpeedDiffusersAttention. across: to other tokens; DeepSpeed has this in float16 only."""
+    """Runs DeepSpeedDiffusersAttention. across: attends to other tokens, which DeepSpeed does in
+    float16 only."""
     random = Random(suffix, device)
     layer, w = _diffusers_attention(suffix, random)
     x, context = random(BATCH, 128, HIDDEN), random(BATCH, 5, HIDDEN) if across else None
@@ -336,7 +340,7 @@ def diffusers_attention(suffix, device, across=False):
 
 
 def diffusers_block(suffix, device):
-    """DeepSpeedDiffusersTransformerBlock: two of these attentions, and a gated MLP."""
+    """Runs DeepSpeedDiffusersTransformerBlock: two of these attentions, and a gated MLP."""
     from deepspeed.ops.transformer.inference import bias_add, diffusers_transformer_block
     from deepspeed.ops.transformer.inference.diffusers_2d_transformer import (
         Diffusers2DTransformerConfig,
@@ -383,7 +387,7 @@ def diffusers_block(suffix, device):
 
 
 def cases(device):
-    """Each: (name, suffix, a function that returns the error)."""
+    """Yields (name, suffix, a function that returns the error)."""
     for suffix in ("fp32", "fp16"):
         for name in ("GPT-2", "OPT", "GPT-J", "GPT-NeoX"):
             yield f"{name}, {LAYERS} layers", suffix, (decoder, name, suffix, device)

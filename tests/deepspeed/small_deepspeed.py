@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A package of DeepSpeed's shape, small: what install() meets, without DeepSpeed itself."""
+"""Writes a small package of DeepSpeed's shape, on which install() is tested without DeepSpeed."""
 
 FILES = {
     "__init__.py": "__version__ = '0.0.small'\n",

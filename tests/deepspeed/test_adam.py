@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fused_adam and cpu_adam beside Adam written out in float64."""
+"""Tests fused_adam and cpu_adam against Adam written out in float64."""
 
 import math
 
@@ -9,12 +9,12 @@ import torch
 import opdock
 
 STEP = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "weight_decay": 0.1}
-# The worst error of a step, in units of the parameters' magnitude: one rounding of the dtype.
+# The largest error of a step, relative to the parameters' magnitude: one rounding of the dtype.
 ERRORS = {torch.float32: 4e-7, torch.float16: 6e-4, torch.bfloat16: 5e-3, torch.float64: 1e-15}
 
 
 def oracle(decoupled, number, tensors, bias_correction, step):
-    """One step for [parameter, gradient, first, second moment] in float64, written out."""
+    """Computes one step for [parameter, gradient, first, second moment] in float64."""
     p, g, m, v = (tensor.double() for tensor in tensors)
     lr, beta1, beta2, epsilon, decay = step.values()
     if not decoupled:
@@ -72,7 +72,7 @@ def test_multi_tensor_adam(fused, mode, bias_correction, dtype):
 
 
 def test_no_tensors_is_no_step(fused):
-    """DeepSpeed's reads the dtype of the first tensor, which is not there."""
+    """DeepSpeed's function reads the dtype of the first tensor, which does not exist here."""
     fused.multi_tensor_adam(64, None, [[], [], [], []], 0.1, 0.9, 0.99, 1e-8, 1, 1, 1, 0.0)
 
 
@@ -91,7 +91,7 @@ def update(cpu, number, one, bias_correction=True, optimizer=0, **changed):
     return cpu.adam_update(optimizer, number, *step.values(), bias_correction, *one)
 
 
-# The grid of DeepSpeed's own test, and sizes around a vector's.
+# The grid of DeepSpeed's own test, and sizes around the vector length.
 @pytest.mark.parametrize("size", [64, 22, 128, 1024, 1048576, 1, 15, 17])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("adamw", [True, False])
@@ -111,7 +111,7 @@ def test_without_bias_correction_and_other_numbers_each_step(cpu):
     one = tensors(100, torch.float64)
     wanted = oracle(True, 5, one, False, {**STEP, "lr": 0.3, "beta2": 0.5})
     update(cpu, 5, one, False, 3, lr=0.3, beta2=0.5)
-    assert error(one[0], wanted[0]) < 1e-6  # the op's numbers are float32
+    assert error(one[0], wanted[0]) < 1e-6  # the op computes in float32
 
 
 def test_a_late_step(cpu):
@@ -123,7 +123,7 @@ def test_a_late_step(cpu):
 
 
 def test_gradients_of_other_strides(cpu):
-    """A gradient that an expand() has made; DeepSpeed copies it as well."""
+    """The gradient comes from expand(); DeepSpeed copies such a gradient too."""
     cpu.create_adam(0)
     one = tensors((6, 4), torch.float32)
     one[1] = torch.full((1, 1), 0.5).expand(6, 4)
@@ -133,7 +133,7 @@ def test_gradients_of_other_strides(cpu):
 
 
 def test_the_copy_has_all_dimensions(cpu):
-    """DeepSpeed copies, and updates, as many elements as the first dimension has."""
+    """DeepSpeed copies, and updates, only as many elements as the first dimension has."""
     cpu.create_adam(0)
     one = tensors((5, 7), torch.float32)
     copy = torch.zeros(5, 7, dtype=torch.float16)
@@ -146,7 +146,7 @@ def test_the_copy_has_all_dimensions(cpu):
 @pytest.mark.parametrize("adamw", [True, False])
 @pytest.mark.parametrize("bias_correction", [True, False])
 def test_a_step_is_taken_back(cpu, adamw, bias_correction):
-    """DeepSpeed's rollback supposes AdamW with bias correction, whatever the step was."""
+    """DeepSpeed's rollback assumes AdamW with bias correction, whatever the step was."""
     cpu.create_adam(0, adamw_mode=adamw)
     one = tensors(1000, torch.float32)
     before = [tensor.clone() for tensor in one]
@@ -165,7 +165,7 @@ def test_parameters_on_another_device_are_refused(cpu):
 
 
 def test_an_optimizer_that_nobody_made(cpu):
-    """DeepSpeed's reads a pointer to nothing."""
+    """DeepSpeed's function dereferences a null pointer here."""
     cpu.create_adam(4)
     with pytest.raises(opdock.InvalidArgumentError, match="found 9, wanted .*there is 4"):
         update(cpu, 1, tensors(8, torch.float32), optimizer=9)
@@ -177,7 +177,7 @@ def test_a_function_that_there_is_not(cpu):
 
 
 def test_torchs_adam_for_a_hundred_steps(cpu):
-    """The same weights as torch.optim.AdamW's in float64, up to what float32 loses."""
+    """The weights equal those of torch.optim.AdamW in float64, up to float32's roundings."""
     cpu.create_adam(0)
     one = tensors(257, torch.float32)
     one[2].zero_()
@@ -190,5 +190,5 @@ def test_torchs_adam_for_a_hundred_steps(cpu):
         theirs.step()
         update(cpu, number, one)
     assert math.isfinite(one[0].sum())
-    # Steps follow each other's rounding: the sign of a small gradient may differ.
+    # Each step depends on the roundings before it: the sign of a small gradient may differ.
     assert (one[0].double() - peer).abs().median() < 1e-5

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Architectures: which list counts, what is made of it, and that none of it crashes."""
+"""Tests architectures: which list applies, what is made of it, and that nothing in it crashes."""
 
 import os
 
@@ -15,7 +15,7 @@ def builder(compat, monkeypatch):
 
 
 def images(*names):
-    """nvcc's arguments for images such as "sm_90a" and PTX such as "compute_80"."""
+    """Returns nvcc's arguments for images such as "sm_90a" and PTX such as "compute_80"."""
     number = [name.partition("_")[2] for name in names]
     pairs = zip(names, number, strict=True)
     return [f"-gencode=arch=compute_{arch},code={name}" for name, arch in pairs]
@@ -33,13 +33,13 @@ def test_the_argument_counts_before_the_default(builder):
 
 @pytest.mark.parametrize("separated", ["8.0;9.0a", "8.0 9.0a", "8.0,9.0a", " 8.0 ;; 9.0a "])
 def test_suffixes_and_separators(builder, monkeypatch, separated):
-    """9.0a ends DeepSpeed's builder."""
+    """DeepSpeed's builder fails on 9.0a."""
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", separated)
     assert builder.compute_capability_args() == images("sm_80", "sm_90a")
 
 
 def test_two_digits_are_a_number(builder):
-    """As text "10.0" came before "9.0", and counted as "1."."""
+    """Compared as text, "10.0" came before "9.0", and counted as "1."."""
     assert builder.compute_capability_args("10.0;9.0;12.0") == images("sm_90", "sm_100", "sm_120")
 
 
@@ -54,7 +54,7 @@ def test_torchs_names(builder, monkeypatch):
 
 
 def test_no_gpu_is_no_error(builder, monkeypatch):
-    """V: IndexError. Without a GPU the default is built."""
+    """DeepSpeed's builder raises IndexError without a GPU. Here the default list is built."""
     monkeypatch.setattr(
         "opdock.compat.deepspeed._archs.default_list", lambda: "8.0;9.0", raising=True
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""async_io with DeepSpeed's names, against files that Python reads and writes."""
+"""Tests async_io with DeepSpeed's names, on files that Python reads and writes."""
 
 import os
 
@@ -16,7 +16,7 @@ def aio(compat):
 
 @pytest.fixture(params=[(s, o) for s in (False, True) for o in (False, True)], ids=str)
 def handle(aio, request):
-    """Of DeepSpeed's own test: blocks of 1 KiB, two in flight."""
+    """Returns a handle as in DeepSpeed's own test: blocks of 1 KiB, two in flight."""
     single, overlap = request.param
     return aio.aio_handle(1024, 2, single, overlap, 1)
 
@@ -66,7 +66,7 @@ def test_one_that_waits_waits_for_those_before_it(handle, tmp_path):
     x = some_bytes(4096)
     handle.async_pwrite(x, str(tmp_path / "a"))
     assert handle.sync_pwrite(x, str(tmp_path / "b")) == 2
-    assert handle.wait() == 0  # DeepSpeed's ends the process where nothing is awaited
+    assert handle.wait() == 0  # DeepSpeed's wait() ends the process if nothing is pending
 
 
 def test_read_and_write_return_0(aio, handle, tmp_path):
@@ -102,7 +102,7 @@ def test_offsets_and_open_files(handle, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 511, 10001])
 def test_sizes_that_threads_do_not_divide(aio, tmp_path, count):
-    """DeepSpeed gives -1 for these."""
+    """DeepSpeed returns -1 for these sizes."""
     handle = aio.aio_handle(1024, 4, False, True, 3)
     path, x = tmp_path / "x", some_bytes(count)
     assert handle.sync_pwrite(x, str(path)) == 1
@@ -117,7 +117,7 @@ def test_dtypes_and_shapes(handle, tmp_path, dtype):
 
 
 def test_no_file_is_an_error_with_its_name(handle, tmp_path):
-    """DeepSpeed answers -1 and prints."""
+    """DeepSpeed returns -1 and prints the error."""
     with pytest.raises(opdock.IoError, match=r"nothing.*No such file"):
         handle.sync_pread(some_bytes(16), str(tmp_path / "nothing"))
     assert handle.wait() == 0
@@ -125,7 +125,7 @@ def test_no_file_is_an_error_with_its_name(handle, tmp_path):
 
 @pytest.mark.parametrize("wrong", [None, 1.5, True, object(), ["x"]])
 def test_what_is_no_path_is_refused(handle, tmp_path, monkeypatch, wrong):
-    """No file of that name is made, as str() would name it."""
+    """Neither call creates a file named after str() of the argument."""
     monkeypatch.chdir(tmp_path)
     x = some_bytes(16)
     for name, more in (
@@ -158,7 +158,7 @@ def test_each_kind_of_path(handle, tmp_path, kind):
 
 
 def test_a_file_that_is_too_short_is_an_error(handle, tmp_path):
-    """DeepSpeed prints it, and reads what is not there."""
+    """DeepSpeed prints the error, and reads beyond the end."""
     path = tmp_path / "short"
     path.write_bytes(bytes(10))
     with pytest.raises(opdock.OpdockError):
@@ -186,7 +186,7 @@ def test_locked_tensors(handle):
 
 
 def test_memcpy(aio):
-    """DeepSpeed copies the first dimension's elements, as float32."""
+    """DeepSpeed copies only as many elements as the first dimension has, as float32."""
     x, y = torch.randn(3, 5).double(), torch.zeros(3, 5).double()
     assert aio.deepspeed_memcpy(y, x) == 0 and torch.equal(x, y)
 
@@ -199,7 +199,7 @@ def test_utils(compat):
     back = utils.unflatten(flat, several)
     assert all(torch.equal(x, y) for x, y in zip(several, back, strict=True))
     back[0][0, 1] = 9
-    assert flat[1] == 9  # views, as DeepSpeed's
+    assert flat[1] == 9  # they are views, as DeepSpeed's are
     found = utils.cast_to_byte_tensor(several[0])
     assert found.numpy().tobytes() == several[0].numpy().tobytes()
     assert found.data_ptr() == several[0].data_ptr()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The builders' interface, and that they answer as opdock.explain() does."""
+"""Tests the builders' interface, and that they answer as opdock.explain() does."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from conftest import run_python
 
 import opdock
 
-# As DeepSpeed 0.7.7 has them: the class, the op, the variable, where it is installed.
+# The ops as in DeepSpeed 0.7.7: the class, the op, the variable, and where it is installed.
 OPS = [
     ("CPUAdamBuilder", "cpu_adam", "DS_BUILD_CPU_ADAM", "ops.adam.cpu_adam_op"),
     ("CPUAdagradBuilder", "cpu_adagrad", "DS_BUILD_CPU_ADAGRAD", "ops.adagrad.cpu_adagrad_op"),
@@ -132,13 +132,13 @@ def test_a_plugin_that_does_not_fit_is_explained(tmp_path):
         OPDOCK_PLUGIN_PATH=str(tmp_path),
         PYTHONPATH=_without_deepspeed(),
     )
-    assert "adam_" in done.stderr  # said, since it was verbose
+    assert "adam_" in done.stderr  # printed, since verbose was set
     assert "False fused_adam" in done.stdout or "False found neither" in done.stdout
     assert "refused fused_adam" in done.stdout and "install deepspeed" in done.stdout
 
 
 def _without_deepspeed():
-    """PYTHONPATH with a package that stands before DeepSpeed and cannot be imported."""
+    """Returns a PYTHONPATH with a package that precedes DeepSpeed and cannot be imported."""
     import os
     import tempfile
 
@@ -196,13 +196,13 @@ def test_with_a_gpu_that_is_not_served_the_cpu_does_not_count(compat, monkeypatc
     found = compat.FusedAdamBuilder().verdict()
     assert not found.serves and found.reasons == [reason]
     assert found.text == "arch-too-old: found sm_50, wanted sm_75; use a newer GPU"
-    assert compat.CPUAdamBuilder().verdict().serves  # whose tensors lie on the CPU
+    assert compat.CPUAdamBuilder().verdict().serves  # its tensors are on the CPU
     monkeypatch.setenv("DS_IGNORE_CUDA_DETECTION", "1")
     assert compat.FusedAdamBuilder().verdict().serves
 
 
 def test_probing_creates_no_cuda_context(compat, monkeypatch):
-    """DeepSpeed#7918: probing at import made fork useless."""
+    """DeepSpeed#7918: probing at import made fork unusable."""
 
     def refuse(*arguments, **named):
         raise AssertionError("CUDA was started")
@@ -270,7 +270,7 @@ def test_a_subclass_of_a_served_op_with_sources_of_its_own_is_built(compat):
 
 
 def test_has_function_says_why_not(compat, capfd):
-    """DeepSpeed#6972: the probe said no and hid why."""
+    """DeepSpeed#6972: the probe answered no and hid the reason."""
     builder = compat.AsyncIOBuilder()
     assert builder.has_function("cos", ("m",)) is True
     assert builder.has_function("cos", ("no_such_library",), verbose=True) is False
@@ -282,7 +282,7 @@ def test_has_function_says_why_not(compat, capfd):
 
 
 def test_two_builders_of_one_name_are_two_ops(compat):
-    """DeepSpeed keeps modules by name alone: the second class got the first one's."""
+    """DeepSpeed keeps modules by name only: the second class got the module of the first."""
     loaded = []
     for number in (1, 2):
 

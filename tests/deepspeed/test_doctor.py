@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock doctor --deepspeed`."""
+"""Tests `opdock doctor --deepspeed`."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def test_a_line_for_each_op(compat):
 
 
 def test_it_says_whether_pythons_start_reads_the_variable(compat, monkeypatch, tmp_path):
-    """And so does the program itself, once: its children would not know."""
+    """The program itself prints it too, once: the variable would have no effect in its children."""
     from opdock.compat.deepspeed import _report
 
     monkeypatch.setattr(_report.site, "getsitepackages", lambda: [str(tmp_path)])
@@ -68,4 +68,4 @@ def test_where_no_plugin_serves(tmp_path):
     done = opdock("--json", "--plugin-path", str(tmp_path), OPDOCK_BUILD="never")
     ops = {op["name"]: op for op in json.loads(done.stdout)["ops"]}
     assert not ops["fused_adam"]["served"] and "adam_" in ops["fused_adam"]["text"]
-    assert ops["utils"]["served"]  # torch's own
+    assert ops["utils"]["served"]  # torch provides it

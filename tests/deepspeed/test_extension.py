@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""builder(): setuptools Extensions, built ahead of time by the BuildExtension here."""
+"""Tests builder(): setuptools Extensions, built ahead of time by Opdock's BuildExtension."""
 
 import os
 import shutil
@@ -107,8 +107,8 @@ def test_each_kind_of_extension_is_installed(project):
 
 @pytest.fixture
 def source(project, monkeypatch):
-    """The plugin's source where a user has plugins; no other one is found, nor what was built
-    before."""
+    """Puts the plugin's source where a user has plugins; no other plugin and no earlier build is
+    found."""
     monkeypatch.delenv("OPDOCK_PLUGIN_PATH", raising=False)
     (project / "cache").mkdir(mode=0o700)
     monkeypatch.setenv("OPDOCK_CACHE_DIR", str(project / "cache"))
@@ -120,7 +120,7 @@ def source(project, monkeypatch):
 
 
 def test_the_plugin_behind_an_op_is_built_and_nothing_installed_beside(project, source):
-    """It goes into the cache, once; the user's folder of plugins stays as it is."""
+    """The build goes into the cache, once; the user's folder of plugins is unchanged."""
     before = sorted((project / "data").rglob("*"))
     assert "cpu_adam: its plugin was built: " in build(project).stderr
     assert (project / "out" / "deepspeed" / "ops" / "adam" / "cpu_adam_op.py").is_file()
@@ -137,7 +137,7 @@ def test_an_op_whose_plugin_cannot_be_built_fails_the_installation(project, sour
 
 
 def test_an_extension_that_cannot_be_built_fails_the_installation(project):
-    """DeepSpeed#1124: an installation that succeeded with nothing installed."""
+    """DeepSpeed#1124: an installation succeeded with nothing installed."""
     (project / "csrc" / "value.cpp").write_text("#error this is wrong\n")
     done = build(project, check=False)
     assert done.returncode != 0 and "this is wrong" in done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builders with .cu files: nvcc's images and, translated, hipcc's. No GPU is needed."""
+"""Tests builders with .cu files: nvcc's images and, translated, hipcc's. No GPU is needed."""
 
 import pytest
 
@@ -69,7 +69,7 @@ def architectures(module):
 
 
 def test_nvcc_for_90a(compat, sources, monkeypatch):
-    """TORCH_CUDA_ARCH_LIST=9.0a ends DeepSpeed's builder."""
+    """DeepSpeed's builder fails with TORCH_CUDA_ARCH_LIST=9.0a."""
     needs_way("building with nvcc")
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "9.0a 8.0+PTX")
     monkeypatch.setenv("DS_SKIP_CUDA_CHECK", "1")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrong arguments, one at a time, of each function: an error of Opdock's that names it."""
+"""Passes one wrong argument at a time to each function: Opdock's error names it."""
 
 import re
 
@@ -21,7 +21,7 @@ WIDE, BACK = make(8, 16), make(16, 8)
 HEADS = make(2, 3, 64)
 SCORES = make(2, 2, 3, 3)
 INT8, SCALE, HALF = torch.ones(8, 8, dtype=torch.int8), torch.ones(1), make(2, 3, 8).half()
-#: a call that is right of each function, by position, as DeepSpeed makes it
+#: a correct call of each function, by position, as DeepSpeed makes it
 CALLS = {
     "add_padding_fp32": (make(2, 4, 3, 16), make(2, 4, 3, 16), make(2, 4, 3, 16)),
     "allocate_workspace_fp32": (64, 4, 10, 2, 1, 1, False, 0, 64, 1),
@@ -72,13 +72,13 @@ CALLS = {
     "vector_matmul_int8": (HALF, INT8, SCALE, 1, 0),
     "_vector_add": (X, X + 1, 0.5),
 }
-#: how an error of the binding's begins, and one of an op's that it calls
+#: the beginning of an error of the binding, or of an op that it calls
 NAMED = re.compile(r"\w+(\(\))?: (found|argument)")
 WRONG = (None, "text", 1.5, -1, [], object(), torch.ones(3, dtype=torch.int16), NONE)
 
 
 def call(name, arguments):
-    """The error's text, or None; anything but an error of Opdock's goes on."""
+    """Returns the error's text, or None; any error that is not Opdock's propagates."""
     # In-place functions write into copies.
     own = [a.clone() if isinstance(a, torch.Tensor) else a for a in arguments]
     try:
@@ -98,7 +98,8 @@ def prompt():
 
 
 def test_each_function_has_a_call():
-    """But those without arguments, and of other dtypes or by another name the same."""
+    """Functions without arguments, and the same function in other dtypes or by another name, are
+    left out."""
     stems = {re.sub("_(fp32|fp16|bf16)$", "", name) for name in inference.__all__}
     without = {"reset_cache", "release_workspace", "retake_workspace"}
     same = {"layer_norm_residual_store_pre_ln_res"}

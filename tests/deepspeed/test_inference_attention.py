@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax_context: prompts and tokens after them, beside attention written out in float64."""
+"""Tests softmax_context, prompts and tokens after them, against attention written out in
+float64."""
 
 import math
 
@@ -31,7 +32,8 @@ def fresh():
 
 
 def allocate(suffix="fp32", batch=2, layers=1, tokens=64, external=False):
-    """As DeepSpeed does before the first layer; heads and their size are not those of the calls."""
+    """Allocates the workspace as DeepSpeed does before the first layer; the number and size of the
+    heads differ from those of the calls."""
     function = getattr(inference, f"allocate_workspace_{suffix}")
     assert function(64, 4, 10, batch, layers, 1, external, 0, tokens, 1) is None
 
@@ -57,7 +59,8 @@ NEW_CASES = {
 @pytest.mark.parametrize("name", [*CASES, *NEW_CASES])
 @pytest.mark.parametrize("length", [2, 7, 33])
 def test_a_prompt_and_tokens_after_it(name, length, suffix, random):
-    """Positions of several tokens, rotations in float32, and windows, which DeepSpeed has wrong."""
+    """DeepSpeed is wrong in these: positions of several tokens, rotations in float32, and
+    windows."""
     options = CASES.get(name) or NEW_CASES.get(name, {})
     versions = (True,) if name in NEW_CASES else (True, False)
     for new in versions:
@@ -75,7 +78,7 @@ def test_a_prompt_and_tokens_after_it(name, length, suffix, random):
 
 @each_dtype
 def test_masks_in_each_form(suffix, random):
-    """Of an encoder [batch, keys], of a decoder [batch, 1, queries or 1, keys]."""
+    """An encoder's mask is [batch, keys], a decoder's [batch, 1, queries or 1, keys]."""
     case = Case(suffix, triangular=False)
     qkv = random((2, 6, case.width), suffix)
     encoder = torch.zeros(2, 6, dtype=qkv.dtype, device=qkv.device)
@@ -94,7 +97,7 @@ def test_masks_in_each_form(suffix, random):
 
 @each_dtype
 def test_masks_while_tokens_are_made(suffix, random):
-    """A prompt padded at the left, as generate() passes it."""
+    """The prompt is padded at the left, as generate() passes it."""
     case = Case(suffix)
     oracle = Oracle(case)
     padding = torch.zeros(2, 1, 1, 5)
@@ -103,7 +106,7 @@ def test_masks_while_tokens_are_made(suffix, random):
         qkv = random((2, step, case.width), suffix)
         total = padding.to(qkv)
         out, wanted = case.call(qkv, total)[0], oracle.step(qkv, mask=total)
-        seeing = slice(2 if step > 1 else 0, None)  # the others have -10000 throughout
+        seeing = slice(2 if step > 1 else 0, None)  # the other queries have -10000 for all keys
         for row, queries in ((0, seeing), (1, slice(None))):
             found, values = out[row, queries], oracle.values[row]
             assert_attention_close(found, wanted[row, queries], values, suffix)
@@ -113,8 +116,8 @@ def test_masks_while_tokens_are_made(suffix, random):
 @pytest.mark.parametrize("layer", [0, 1, 5])
 @each_dtype
 def test_alibi_in_every_layer(layer, suffix, random):
-    """DeepSpeed divides the scores by the layer's number and multiplies them again, which float32
-    forgets; ours have neither."""
+    """DeepSpeed divides the scores by the layer's number and multiplies them again, which has no
+    effect in float32; the binding does neither."""
     allocate(suffix, layers=6)
     case, batch = Case(suffix), 2
     oracle = Oracle(case)
@@ -140,8 +143,8 @@ def test_a_row_that_sees_nothing_is_zero(device, random):
 
 
 def test_position_ids_turn_the_tokens(device, random):
-    """Of a prompt padded at the left; DeepSpeed's kernels do not look at them, its own PyTorch
-    fallback does."""
+    """The prompt is padded at the left. DeepSpeed's kernels ignore the positions; its own PyTorch
+    fallback uses them."""
     case = Case("fp32", rotary_dim=16, half=True)
     oracle = Oracle(case)
     positions = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]], device=device)
@@ -159,7 +162,7 @@ def test_position_ids_turn_the_tokens(device, random):
 
 
 def test_token_idx_says_how_many_tokens_count(device, random):
-    """A prompt padded at the right to a fixed length, and the tokens after what counts of it."""
+    """The prompt is padded at the right to a fixed length; later tokens follow its valid part."""
     case = Case("fp32", rotary_dim=16, half=True)
     oracle = Oracle(case)
     padded = random((2, 8, case.width))
@@ -175,8 +178,8 @@ def test_token_idx_says_how_many_tokens_count(device, random):
 
 
 def test_a_prompt_of_one_token(device, random):
-    """After reset_cache(), or with a mask for one key: a new sequence. DeepSpeed appends it to the
-    one before."""
+    """A prompt of one token after reset_cache(), or with a mask for one key, begins a new sequence.
+    DeepSpeed appends it to the previous one."""
     case = Case("fp32")
     for begin in ("reset", "mask", "mask4"):
         held = case.call(random((3, 6, case.width)))
@@ -197,7 +200,7 @@ def test_a_prompt_of_one_token(device, random):
 
 
 def test_a_prompt_of_a_packed_view(random):
-    """query_key_value as a part of a wider tensor."""
+    """query_key_value is a part of a wider tensor."""
     case = Case("fp32")
     wide = random((2, 5, case.width + 8))
     out = case.call(wide[..., : case.width])[0]
@@ -224,7 +227,7 @@ def test_what_does_not_fit_is_refused(device, random):
     case.call(random((2, 5, 192)))
     with pytest.raises(opdock.InvalidArgumentError, match=r"found shape \(2, 4\), wanted \[2, 6\]"):
         case.call(random((2, 1, 192)), torch.zeros(2, 4, device=device))
-    # What was refused has changed nothing.
+    # The refused call has changed nothing.
     out = case.call(random((2, 1, 192)), torch.zeros(2, 6, device=device))
     assert out[1].shape[2] == 6
 
@@ -237,7 +240,7 @@ def test_what_does_not_fit_is_refused(device, random):
     ],
 )
 def test_softmax_context_int8(triangular, new, length, random):
-    """float16 in spite of its name; norm_factor is the scale, not its square."""
+    """It is float16 in spite of its name; norm_factor is the scale, not its square root."""
     heads, size, tokens = 4, 16, length if length > 1 else 40
     q = random((2, heads, length, size), "fp16")
     k, v = (random((2, heads, tokens, size), "fp16") for _ in range(2))

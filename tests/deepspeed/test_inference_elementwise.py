@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding's biases, activations and sums on DeepSpeed's grids, beside float64."""
+"""Tests the binding's biases, activations and sums on DeepSpeed's grids, against float64."""
 
 import itertools
 
@@ -72,12 +72,12 @@ def test_residual_add_bias(shape, suffix, mp_size, random):
             *(hidden, given, attention, other, final, mp_size, after, add_bias, preln),
         )
         assert found is given
-        # What is added up is larger than the sum: one rounding of it in float32 is in the bound.
+        # The terms are larger than the sum: the bound includes one rounding of a term in float32.
         assert_close(given, wanted, suffix, 2)
 
 
 def test_residual_add_bias_without_biases(random):
-    """None, which DeepSpeed's own module does not take: zeros."""
+    """None, which DeepSpeed's own module does not accept, counts as zeros."""
     hidden, residual, attention = (random((2, 3, 8)) for _ in range(3))
     wanted = exact(hidden) + exact(residual) + exact(attention)
     inference.residual_add_bias_fp32(hidden, residual, attention, None, None, 1, True, False, True)
@@ -86,7 +86,8 @@ def test_residual_add_bias_without_biases(random):
 
 @each_dtype
 def test_bias_residual(suffix, random):
-    """It adds; DeepSpeed's returns its input as it is, and its MoE layer loses the residual."""
+    """The function adds; DeepSpeed's returns its input unchanged, so its MoE layer loses the
+    residual."""
     x, residual, bias = (
         random((2, 5, 64), suffix),
         random((2, 5, 64), suffix),
@@ -119,7 +120,7 @@ def test_moe_res_matmul(hidden, c, suffix, random):
 
 
 def test_moe_coefficients_of_tokens_are_refused(random):
-    """As DeepSpeed's MoE layer passes them; its kernel reads what lies behind them."""
+    """DeepSpeed's MoE layer passes such coefficients, and its kernel reads beyond their end."""
     with pytest.raises(opdock.InvalidArgumentError, match=r"'coef': found shape \(1, 3, 2\)"):
         inference.moe_res_matmul(random((1, 3, 8)), random((1, 3, 2)), random((1, 3, 8)))
 
@@ -135,7 +136,7 @@ def test_a_tensor_with_gaps_is_copied(suffix, random):
 
 @pytest.mark.parametrize("stem", ["bias_add", "bias_relu", "bias_gelu"])
 def test_another_dtype_is_refused_by_name(stem, random):
-    """DeepSpeed's reads bfloat16 as float16."""
+    """DeepSpeed's functions read bfloat16 as float16."""
     for suffix, dtype in DTYPES.items():
         for other in set(DTYPES) - {suffix}:
             with pytest.raises(
@@ -149,7 +150,8 @@ def test_another_dtype_is_refused_by_name(stem, random):
 
 
 def test_another_device_is_refused(random):
-    """Before anything is read: DeepSpeed's reads whatever lies at the address."""
+    """It is refused before anything is read: DeepSpeed's functions read whatever is at the
+    address."""
     x, bias = random((2, 8)), random((8,))
     for other in ("meta", "cpu") if x.is_cuda else ("meta",):
         with pytest.raises((opdock.InvalidArgumentError, opdock.ArgumentError), match="bias"):
@@ -161,7 +163,8 @@ def test_another_device_is_refused(random):
 
 
 def test_another_size_is_refused(random):
-    """Also one that is no multiple of a vector, at whose end DeepSpeed's reads on."""
+    """This includes a size that is no multiple of a vector, where DeepSpeed's functions read beyond
+    the end."""
     with pytest.raises(opdock.InvalidArgumentError, match=r"found shape \[7\], wanted \[8\]"):
         inference.bias_add_fp32(random((2, 8)), random((7,)))
     x, bias = random((3, 5, 7)), random((7,))
@@ -175,7 +178,7 @@ def test_another_size_is_refused(random):
 
 
 def test_parameters_that_learn_are_taken(random):
-    """Gradients are not recorded, as with DeepSpeed's."""
+    """No gradients are recorded, as in DeepSpeed's functions."""
     bias = torch.nn.Parameter(random((8,)))
     found = inference.bias_add_fp32(random((2, 8)), bias)
     assert not found.requires_grad and torch.is_grad_enabled()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding's products, in the forms of both versions, beside float64."""
+"""Tests the binding's products, in the forms of both versions, against float64."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def call(stem, suffix, *arguments):
 
 
 class Layer:
-    """x, a weight [in, out] of DeepSpeed's scale, and what goes with them."""
+    """x, a weight [in, out] of DeepSpeed's scale, and the other arguments of the products."""
 
     def __init__(self, random, shape, suffix):
         batch, length, self.k, self.n = shape
@@ -42,7 +42,7 @@ class Layer:
 
 
 def rounded(wanted, like):
-    """float64 as the function rounds it on its way."""
+    """Returns float64 values rounded as the function rounds them between its steps."""
     return wanted.to(like.dtype).double()
 
 
@@ -80,7 +80,7 @@ def test_linear_layer(shape, suffix, random):
     "size, padded", [(8, 32), (32, 64), (40, 64), (64, 64), (96, 128), (128, 128)]
 )
 def test_linear_layer_for_flash_attention(size, padded, suffix, random):
-    """Padded in float32 too, whose kernel DeepSpeed leaves empty."""
+    """Padding works in float32 too, whose kernel is empty in DeepSpeed."""
     heads = 2
     x = random((2, 5, 24), suffix)
     w = random((24, 3 * heads * size), suffix, 24**-0.5)
@@ -108,7 +108,7 @@ def test_qkv_gemm(shape, suffix, random):
     norm = layer_norm(one.x, one.gamma, one.beta)
     for add_bias in (True, False):
         wanted = rounded(norm, one.x) @ exact(one.w) + exact(one.bias) * add_bias
-        given = one.bias if add_bias else one.beta  # what DeepSpeed 0.7.7 passes for no bias
+        given = one.bias if add_bias else one.beta  # DeepSpeed 0.7.7 passes this for no bias
         rest = (given, one.gamma, one.beta, EPS, add_bias)
         old = call("qkv_gemm", suffix, one.x, one.w, NONE, *rest, 12, False, 1, 0, False)
         turned = one.w.t().contiguous()
@@ -166,8 +166,8 @@ def test_mlp_gemm(shape, number, suffix, random):
 @each_shape
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_rms_mlp_gemm(shape, number, suffix, random):
-    """The sum is a new tensor: DeepSpeed 0.19.8 adds the attention's output to the residual once
-    more, which its own kernel has already changed."""
+    """The sum is a new tensor: DeepSpeed 0.19.8 adds the attention's output once more to the
+    residual, which its own kernel has already changed."""
     one = Layer(random, shape, suffix)
     weight = one.gated if number > 2 else one.w
     total = exact(one.x) + exact(one.residual)
@@ -213,7 +213,7 @@ def test_einsum_sec_sm_ecm(shape, suffix, random):
 
 
 def test_results_stay(random):
-    """DeepSpeed's are views of its workspace, which the next call overwrites."""
+    """DeepSpeed's results are views of its workspace, which the next call overwrites."""
     one = Layer(random, (2, 5, 96, 64), "fp32")
     first = inference.vector_matmul_fp32(one.x, one.w, False, NONE, False)
     before = first.clone()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding's int8 weights, in both versions' layouts, beside float64."""
+"""Tests the binding's int8 weights, in the layouts of both versions, against float64."""
 
 import pytest
 import torch
@@ -22,8 +22,9 @@ EPS = 1e-5
 
 
 def quantized(random, rows, columns, groups, seed_scale=1.0):
-    """int8 [rows, columns], float32 [groups, 3] as DeepSpeed keeps them (the first `groups` numbers
-    in memory are the whole weight's), and the weight in float64."""
+    """Returns an int8 [rows, columns] weight, its float32 [groups, 3] scales as DeepSpeed keeps
+    them (the first `groups` numbers in memory are the whole weight's), and the weight in float64.
+    """
     q = (random((rows, columns)) * 50).clamp(-127, 127).to(torch.int8)
     scale = random((3 * groups,)).abs() * 0.02 * seed_scale / rows**0.5 + 1e-4
     whole = exact(scale[:groups])
@@ -34,7 +35,8 @@ def quantized(random, rows, columns, groups, seed_scale=1.0):
 @each_dtype
 @pytest.mark.parametrize("groups", [1, 4, 32])
 def test_dequantize(groups, suffix, random):
-    """In the dtype of the name: DeepSpeed's writes float32 into a float16 tensor."""
+    """The result has the dtype in the name: DeepSpeed's function writes float32 into a float16
+    tensor."""
     q, scale, weight = quantized(random, 32, 24, groups)
     found = getattr(inference, f"dequantize_{suffix}")(q, scale, groups)
     assert_close(found, weight, suffix)
@@ -51,7 +53,7 @@ def test_dequantize_on_deepspeeds_grid(groups, elements, random):
 @each_dtype
 @pytest.mark.parametrize("groups", [1, 8])
 def test_products_with_int8_weights(groups, suffix, random):
-    """Weights [out, in] with groups of rows; transposed_mode does not matter."""
+    """Weights are [out, in] with groups of rows; transposed_mode does not matter."""
     x = random((2, 3, 48), suffix)
     residual, bias = random((2, 3, 48), suffix), random((32,), suffix)
     gamma, beta = random((48,), suffix), random((48,), suffix)
@@ -83,8 +85,8 @@ def test_products_with_int8_weights(groups, suffix, random):
 
 
 def merged(random, into, out, groups, merge_count):
-    """DeepSpeed 0.7.7's weight [in, out], its scales, and it in float64: of each of 2**merge_count
-    models the part of the rows was quantised as [out, part], in groups that follow each other."""
+    """Returns DeepSpeed 0.7.7's weight [in, out], its scales, and the weight in float64. Each of
+    2**merge_count models quantised its part of the rows as [out, part], in consecutive groups."""
     parts = 1 << merge_count
     pieces, weights = [], []
     scales = random((groups, parts)).abs() * 0.02 / into**0.5 + 1e-4
@@ -98,7 +100,7 @@ def merged(random, into, out, groups, merge_count):
 
 @pytest.mark.parametrize("groups, merge_count", [(1, 0), (8, 0), (4, 1), (2, 2)])
 def test_the_int8_functions_of_0_7_7(groups, merge_count, random):
-    """Not square: DeepSpeed's takes the sizes the wrong way round then."""
+    """The weight is not square: DeepSpeed's functions then swap the sizes."""
     x = random((2, 3, 48), "fp16")
     bias = random((32,), "fp16")
     gamma, beta = random((48,), "fp16"), random((48,), "fp16")
@@ -120,7 +122,7 @@ def test_the_int8_functions_of_0_7_7(groups, merge_count, random):
 
 @pytest.mark.parametrize("preln", [True, False])
 def test_mlp_gemm_int8_normalises(preln, random):
-    """DeepSpeed's never does: it multiplies memory that nobody has written."""
+    """DeepSpeed's function never does: it multiplies uninitialised memory."""
     x, residual = random((2, 3, 48), "fp16"), random((2, 3, 48), "fp16")
     bias, (gamma, beta, input_bias) = random((32,), "fp16"), (random((48,), "fp16") for _ in "abc")
     q, scale, w = merged(random, 48, 32, 4, 0)
@@ -134,7 +136,7 @@ def test_mlp_gemm_int8_normalises(preln, random):
 
 
 def test_the_int8_names_in_the_form_of_0_19_8(random):
-    """DeepSpeed 0.19.8 asks for them, and its own module does not have them."""
+    """DeepSpeed 0.19.8 calls these names, but its own module does not have them."""
     x, bias = random((1, 2, 48), "fp16"), random((32,), "fp16")
     q, scale, w = quantized(random, 32, 48, 4)
     q2, scale2, w2 = quantized(random, 48, 32, 4)

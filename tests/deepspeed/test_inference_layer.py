@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of a GPT as DeepSpeed 0.7.7 and 0.19.8 compute them call by call, beside float64."""
+"""Tests layers of a GPT, computed call by call as in DeepSpeed 0.7.7 and 0.19.8, against
+float64."""
 
 import math
 
@@ -23,7 +24,7 @@ HIDDEN, HEADS, LAYERS, EPS = 64, 4, 3, 1e-5
 
 
 class Weights:
-    """A layer's, [in, out] as 0.7.7 has them."""
+    """Weights of a layer, [in, out] as 0.7.7 has them."""
 
     def __init__(self, random, suffix):
         h = HIDDEN
@@ -39,7 +40,8 @@ class Weights:
 
 
 def layer_of_0_7_7(w, i, x, function):
-    """Without transposed_mode; external_cache, mp_size and rank stand in qkv_gemm's arguments."""
+    """Computes the layer without transposed_mode. qkv_gemm's arguments include external_cache,
+    mp_size and rank."""
     qkv, _ = function("qkv_gemm")(
         *(x, w.qkv, NONE, w.qkv_b, w.gamma, w.beta, EPS, True, LAYERS, False, 1, 0, False)
     )
@@ -57,7 +59,7 @@ def layer_of_0_7_7(w, i, x, function):
 
 
 def layer_of_0_19_8(w, i, x, function):
-    """With transposed_mode: weights [out, in]."""
+    """Computes the layer with transposed_mode: weights are [out, in]."""
     turned = {name: getattr(w, name).t().contiguous() for name in ("qkv", "out", "inter", "mlp")}
     qkv, _ = function("qkv_gemm")(
         *(x, turned["qkv"], NONE, w.qkv_b, w.gamma, w.beta, EPS, True, False, True)
@@ -77,7 +79,7 @@ def layer_of_0_19_8(w, i, x, function):
 
 
 def oracle(w, x):
-    """The layer over a whole sequence, in float64."""
+    """Computes the layer over a whole sequence, in float64."""
     w = {name: exact(value) for name, value in vars(w).items()}
     batch, length, _ = x.shape
     qkv = layer_norm(x, w["gamma"], w["beta"]) @ w["qkv"] + w["qkv_b"]
@@ -94,7 +96,8 @@ def oracle(w, x):
 @each_dtype
 @pytest.mark.parametrize("layer", [layer_of_0_7_7, layer_of_0_19_8])
 def test_a_prompt_and_tokens_after_it(layer, suffix, random):
-    """Errors of the last layer, relative to the largest: a few roundings a layer."""
+    """The error of the last layer, relative to the largest element, is a few roundings per
+    layer."""
     weights = [Weights(random, suffix) for _ in range(LAYERS)]
     sequence = random((2, 12, HIDDEN), suffix)
     wanted = exact(sequence)
@@ -112,8 +115,8 @@ def test_a_prompt_and_tokens_after_it(layer, suffix, random):
             assert layer(w, i, x, function) is x
         found.append(x)
         begin += step
-    # Of the roundings of a layer, nine here, a GPU adds those of two products before their biases
-    # and that of the weights of attention.
+    # A layer has nine roundings here. A GPU adds three: two products before their biases, and the
+    # attention weights.
     more = 12 / 9 if more_roundings(x) else 1
     error = (exact(torch.cat(found, 1)) - wanted).abs().max() / wanted.abs().max()
     assert error <= 4 * more * torch.finfo(DTYPES[suffix]).eps

@@ -15,7 +15,7 @@ def words(text):
     return text.split()
 
 
-#: what the module of DeepSpeed 0.7.7 exports
+#: exports of DeepSpeed 0.7.7's module
 OLD = words("""
 _layer_norm_residual add_padding_fp16 add_padding_fp32 allocate_workspace_fp16
 allocate_workspace_fp32 apply_rotary_pos_emb bias_add_fp16 bias_add_fp32 bias_geglu bias_gelu_fp16
@@ -27,7 +27,8 @@ qkv_gemm_fp32 qkv_gemm_int8 residual_add_bias_fp16 residual_add_bias_fp32 softma
 softmax_context_fp32 softmax_context_int8 softmax_fp16 softmax_fp32 vector_matmul_fp16
 vector_matmul_fp32 vector_matmul_int8
 """)
-#: what that of 0.19.8 exports once, and what it does with fp32, fp16 and bf16 each
+#: exports of 0.19.8's module: those that exist once, and those that exist for each of fp32, fp16
+#: and bf16
 NEW = words("""
 _layer_norm_residual _vector_add apply_rotary_pos_emb gated_activation layer_norm
 layer_norm_residual_store_pre_ln_res moe_res_matmul pre_rms_norm release_workspace reset_cache
@@ -38,16 +39,16 @@ add_padding allocate_workspace bias_add bias_gelu bias_relu bias_residual dequan
 einsum_sec_sm_ecm fused_gemm_gelu linear_layer mlp_gemm pad_transform qkv_gemm repeat_kv_cache
 residual_add_bias rms_mlp_gemm rms_qkv_gemm softmax softmax_context vector_matmul
 """)
-#: what DeepSpeed's Python asks for and its modules do not have
+#: functions that DeepSpeed's Python calls and its modules do not have
 ASKED_FOR = ["fused_gemm_gelu_int8", "layer_norm_fp16", "layer_norm_fp32"]
-#: what some functions take behind what is named in their signature
+#: parameters of some functions beyond those in their signature
 FORMS = {
     "softmax_context_fp16": words("""norm_factor triangular local_attention window_size no_masking
         layer_id num_layers alibi num_kv rope_theta is_prompt token_idx position_ids"""),
     "qkv_gemm_bf16": words("q_int8 transposed_mode num_layers external_cache mp_size rank"),
     "mlp_gemm_int8": ["preLayerNorm"],
 }
-#: 0.7.7's in a dtype that only 0.19.8 has
+#: functions of 0.7.7 in a dtype that only 0.19.8 has
 MORE = ["layer_norm_bf16"]
 
 
@@ -83,12 +84,12 @@ assert module.bias_add_fp32(x, bias) is x and (x == 2).all()
 
 
 def test_the_builder_loads_it_without_deepspeed():
-    """In a new process with torch. How long it takes measures tests/bench/builder_load.py."""
+    """Runs in a new process with torch. tests/bench/builder_load.py measures how long it takes."""
     run_python(CODE)
 
 
 def test_a_missing_plugin_is_named(tmp_path):
-    """Not served in part: the op that is not there is in the reason."""
+    """The module is not served in part: the reason names the missing op."""
     code = """
 from opdock.compat.deepspeed._verdict import verdict
 found = verdict("transformer_inference")
@@ -101,7 +102,8 @@ print(found.text)
 
 @pytest.mark.parametrize("name", ["softmax_context_fp16", "qkv_gemm_bf16", "mlp_gemm_int8"])
 def test_help_says_what_a_function_takes(name):
-    """The signature names what all versions pass, the text what one of them does, by name."""
+    """The signature has the parameters that all versions pass; the text names those of one version
+    only."""
     function = getattr(inference, name)
     fixed = [p for p in inspect.signature(function).parameters.values() if p.kind.name[0] == "P"]
     assert len(fixed) >= 6 and all(p.annotation is not p.empty for p in fixed)

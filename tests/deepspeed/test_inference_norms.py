@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding's norms on DeepSpeed's grid, beside float64."""
+"""Tests the binding's norms on DeepSpeed's grid, against float64."""
 
 import itertools
 
@@ -17,13 +17,14 @@ EPS = 1e-5
 
 
 def sampled(tensor):
-    """All rows of few, 64 of many: float64 takes long."""
+    """Returns all rows if there are few, otherwise 64 of them, because float64 takes long."""
     flat = tensor.reshape(-1, tensor.shape[-1])
     return flat if len(flat) <= 128 else flat[torch.linspace(0, len(flat) - 1, 64).long()]
 
 
 def rounded_sum(*terms):
-    """The sum in float32, rounded to the terms' dtype, as the functions say; in float64."""
+    """Returns the sum in float32, rounded to the terms' dtype as the functions' docstrings state;
+    in float64."""
     return exact(sum(term.float() for term in terms).to(terms[0].dtype))
 
 
@@ -56,7 +57,7 @@ def test_on_deepspeeds_grid(shape, suffix, random):
 
 @each_dtype
 def test_the_sum_is_not_rounded_much(suffix, random):
-    """Against the norm of the exact sum: one more rounding, of the sum."""
+    """Compared with the norm of the exact sum there is one more rounding, that of the sum."""
     x, residual = (random((4, 9, 768), suffix) for _ in range(2))
     bias, gamma = (random((768,), suffix) for _ in range(2))
     beta = torch.zeros_like(gamma)
@@ -88,7 +89,7 @@ def test_both_names_of_the_version(suffix, random):
 
 
 def test_rows_of_two_dimensions_and_any_length(random):
-    """Lengths that DeepSpeed's vectors do not divide, and rms_norm of a matrix."""
+    """Uses lengths that are no multiple of DeepSpeed's vectors, and rms_norm of a matrix."""
     for length in (1, 3, 7, 1001):
         x, gamma, beta = random((5, length)), random((length,)), random((length,))
         assert_close(inference.rms_norm(x, gamma, EPS), rms_norm(x, gamma), "fp32", 2)

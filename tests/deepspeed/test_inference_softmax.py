@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding's softmax, rotary embedding and padding, beside float64."""
+"""Tests the binding's softmax, rotary embedding and padding, against float64."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ def options(triangular=False, window=0, layer_scale=1.0, head_offset=0, mp_size=
 
 
 def softmax(scores, visible=None):
-    """By its definition, in float64; of a row without visible elements zeros."""
+    """Computes softmax by its definition, in float64; a row without visible elements is zero."""
     scores = exact(scores)
     if visible is not None:
         scores = scores.masked_fill(~visible, -math.inf)
@@ -35,8 +35,8 @@ def softmax(scores, visible=None):
 @each_dtype
 @pytest.mark.parametrize("keys", [1, 7, 64, 200, 1023, 3841, 5000])
 def test_with_masks_and_alibi(keys, suffix, random):
-    """Rows of 3841 keys and more, where DeepSpeed's launch divides by zero; float32 too has alibi
-    and layer_scale, which DeepSpeed's leaves out."""
+    """With 3841 keys and more, DeepSpeed's launch divides by zero. float32 also has alibi and
+    layer_scale, which DeepSpeed's kernel leaves out."""
     batch, heads, queries = 2, 3, 4
     shape = (batch, heads, queries, keys)
     x = random(shape, suffix)
@@ -55,7 +55,7 @@ def test_with_masks_and_alibi(keys, suffix, random):
         given = x.clone()
         found = call("softmax", suffix, given, mask, bias, *options(layer_scale=0.3))
         assert found is given
-        # The two are added in the dtype before the op adds them in float32.
+        # The mask and alibi are added in the dtype before the op adds their sum in float32.
         both = mask is not None and mask.dim() > 1 and bias is alibi
         scores = exact(x) * torch.tensor(0.3).double() + added + more
         if both:
@@ -67,7 +67,8 @@ def test_with_masks_and_alibi(keys, suffix, random):
 @each_dtype
 @pytest.mark.parametrize("length", [1, 2, 5, 64, 129])
 def test_triangular_and_windows(length, suffix, random):
-    """The last `window` keys, also where it is no multiple of four and where lanes lie beyond."""
+    """A query sees the last `window` keys, also if the window is no multiple of four or extends
+    beyond the lanes."""
     x = random((2, 2, length, length), suffix)
     query, key = torch.arange(length)[:, None], torch.arange(length)[None]
     for window in (0, 1, 3, 4, 50):
@@ -79,7 +80,7 @@ def test_triangular_and_windows(length, suffix, random):
 
 
 def test_the_window_of_one_query_over_cached_keys(random):
-    """As many keys as in a prompt; DeepSpeed's keeps one less."""
+    """One query sees as many keys as in a prompt; DeepSpeed's function keeps one less."""
     x = random((2, 2, 1, 40))
     for window in (1, 3, 16, 40, 100):
         found = inference.softmax_fp32(x.clone(), NONE, NONE, *options(False, window))
@@ -100,7 +101,8 @@ def test_triangular_over_cached_keys_is_refused(random):
 
 
 def test_rows_that_are_masked(device, random):
-    """By -10000, DeepSpeed's number, the scores decide; by -inf the row is zero."""
+    """If a row is masked by -10000, DeepSpeed's number, its scores decide; if by -inf, the row is
+    zero."""
     x, mask = random((2, 2, 3, 17)), torch.zeros(2, 17, device=device)
     mask[1] = -10000
     found = inference.softmax_fp32(x.clone(), mask, NONE, *options())
@@ -112,7 +114,8 @@ def test_rows_that_are_masked(device, random):
 
 
 def test_alibi_of_this_devices_heads(random):
-    """Row batch * heads * mp_size + head_offset + head; or one for all batches."""
+    """The row is batch * heads * mp_size + head_offset + head; or alibi is the same for all
+    batches."""
     x, alibi = random((2, 2, 3, 5)), random((2 * 4, 1, 5))
     found = inference.softmax_fp32(x.clone(), NONE, alibi, *options(head_offset=2, mp_size=2))
     wanted = softmax(x + alibi.view(2, 4, 1, 5)[:, 2:])
@@ -124,7 +127,8 @@ def test_alibi_of_this_devices_heads(random):
 
 
 def test_as_the_moe_layer_calls_it(random):
-    """Seven arguments, of three dimensions: triangular, … follow the mask."""
+    """The MoE layer passes seven arguments and three dimensions; triangular etc. follow the
+    mask."""
     x = random((2, 3, 2), "fp16")
     found = inference.softmax_fp16(x.clone(), NONE, False, False, False, 256, True)
     assert_close(found, softmax(x), "fp16", 2)
@@ -145,7 +149,7 @@ def test_what_does_not_fit_is_refused(device, random):
 
 
 def rotated(x, heads, rotary_dim, offset, interleaved, theta=10000.0):
-    """Rotary embedding in float64 by complex numbers."""
+    """Computes rotary embedding in float64 by complex numbers."""
     batch, length, width = x.shape
     y = exact(x).view(batch, length, heads, -1).clone()
     half = rotary_dim // 2
@@ -165,8 +169,8 @@ def rotated(x, heads, rotary_dim, offset, interleaved, theta=10000.0):
 @pytest.mark.parametrize("length, offset", [(1, 0), (1, 37), (5, 0), (6, 1020)])
 @pytest.mark.parametrize("rotary_dim", [4, 24, 64])
 def test_apply_rotary_pos_emb(rotary_dim, length, offset, suffix, random):
-    """Each token of several at its own position; both forms in every dtype, whose float32 DeepSpeed
-    has wrong."""
+    """Each of several tokens has its own position. Both forms work in every dtype; DeepSpeed's
+    float32 is wrong."""
     query, key = random((2, length, 3 * 64), suffix), random((2, length, 64), suffix)
     forms = {
         (True, False): (False, 10000.0),
@@ -204,7 +208,8 @@ def test_rotations_that_there_are_not(random):
     "size, padded", [(8, 32), (31, 32), (32, 64), (40, 64), (64, 128), (128, 128)]
 )
 def test_padding(size, padded, suffix, random):
-    """Also float32, whose kernel DeepSpeed leaves empty, and lengths that 16 does not divide."""
+    """Covers float32 too, whose kernel is empty in DeepSpeed, and lengths that are no multiple of
+    16."""
     query, key, value = (random((2, 3, n, size), suffix) for n in (19, 77, 128))
     flat = [t.transpose(1, 2).reshape(2, -1, 3 * size) for t in (query, key, value)]
     found = call("add_padding", suffix, query, key, value)
@@ -221,7 +226,8 @@ def test_padding(size, padded, suffix, random):
 
 
 def test_padding_that_would_lose_something(random):
-    """DeepSpeed's drops keys behind the 128th, and elements of heads behind theirs."""
+    """DeepSpeed's function drops keys beyond the 128th, and elements of heads beyond the padded
+    size."""
     q, k = random((1, 2, 4, 16)), random((1, 2, 129, 16))
     with pytest.raises(opdock.InvalidArgumentError, match="'key': found 129 keys"):
         inference.add_padding_fp32(q, k, k)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The binding on the streams of a GPU: whose sequence is whose, and what a token waits for."""
+"""Tests the binding on a GPU's streams: which sequence is whose, and what a token waits for."""
 
 import contextlib
 
@@ -21,7 +21,8 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def fresh(cuda):
-    """Two layers of two rows, for 64 tokens, in whichever stream; the memory is given back."""
+    """Allocates two layers of two rows, for 64 tokens, in any stream; releases the memory
+    afterwards."""
     inference.release_workspace()
     inference.allocate_workspace_fp32(256, 4, 10, 2, LAYERS, 1, False, 0, 64, 1)
     yield
@@ -30,7 +31,7 @@ def fresh(cuda):
 
 
 def new_stream():
-    """A stream without a sequence: torch has few of them, and hands them out in turns."""
+    """Returns a stream without a sequence. torch has few streams and reuses them in rotation."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         inference.release_workspace()
@@ -38,14 +39,14 @@ def new_stream():
 
 
 def drawn(shape, suffix, seed):
-    """Normal numbers on the GPU, drawn on the CPU."""
+    """Returns normally distributed numbers on the GPU, drawn on the CPU."""
     dtype = torch.float32 if suffix == "fp32" else torch.float16
     numbers = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
     return numbers.to(dtype).cuda()
 
 
 def step(case, qkv):
-    """The outputs of all layers."""
+    """Returns the outputs of all layers."""
     return [case.call(qkv, layer=i, layers=LAYERS)[0] for i in range(LAYERS)]
 
 
@@ -56,7 +57,8 @@ def check(oracles, found, qkv):
 
 @contextlib.contextmanager
 def no_waiting():
-    """torch raises an error where it waits for the device, as a copy from it does."""
+    """Makes torch raise an error where it would wait for the device, as when it copies from
+    there."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -65,7 +67,7 @@ def no_waiting():
 
 
 def test_two_streams_have_sequences_of_their_own():
-    """Of one thread, token by token in turns, and of different lengths."""
+    """One thread uses both streams alternately, token by token, with different lengths."""
     case = CASES["rotary"]
     streams = [new_stream() for _ in range(2)]
     oracles = [[Oracle(case) for _ in range(LAYERS)] for _ in streams]
@@ -90,7 +92,7 @@ def test_two_streams_have_sequences_of_their_own():
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_token_does_not_wait_for_the_device(name):
-    """Not the second one after a prompt: the first may make tables, and load kernels."""
+    """From the second token after a prompt on: the first one may make tables and load kernels."""
     case = CASES[name]
     oracles = [Oracle(case) for _ in range(LAYERS)]
     for seed, length in enumerate((7, 1, 1, 1)):
@@ -103,8 +105,9 @@ def test_a_token_does_not_wait_for_the_device(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_token_can_be_captured(name):
-    """As a CUDA graph, which no call that waits for the device can be a part of; also one that
-    torch does not see. A replay computes the same place of the sequence with new numbers."""
+    """The token is captured as a CUDA graph, which rules out any call that waits for the device,
+    including waits that torch does not see. A replay computes the same position of the sequence
+    with new numbers."""
     case = CASES[name]
     stream = new_stream()
     oracles = [Oracle(case) for _ in range(LAYERS)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stays between calls: the counter, the caches, results that somebody holds, threads."""
+"""Tests the state between calls: the counter, the caches, results that are still held, threads."""
 
 import collections
 import contextlib
@@ -34,7 +34,7 @@ def allocate(batch=2, layers=2, tokens=16, external=False, least=1):
 
 
 def layers(qkv, count=2, oracles=None):
-    """All layers of a step; layer i gets qkv plus i."""
+    """Runs all layers of a step; layer i gets qkv plus i."""
     found = [CASE.call(qkv + i, layer=i, layers=count) for i in range(count)]
     for i, oracle in enumerate(oracles or ()):
         oracle.check(found[i][0], qkv + i)
@@ -43,15 +43,15 @@ def layers(qkv, count=2, oracles=None):
 
 @contextlib.contextmanager
 def own_place(device):
-    """In it the thread's calls have an arena of their own: on the CPU each thread has one, on a GPU
-    each stream, which here first waits for what has been asked for before."""
+    """Gives the thread's calls an arena of their own: on the CPU each thread has one, on a GPU each
+    stream. The new stream first waits for the work enqueued before."""
     if device == "cpu":
         yield
         return
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        inference.release_workspace()  # torch has few streams, and hands them out in turns
+        inference.release_workspace()  # torch has few streams and reuses them in rotation
         yield
 
 
@@ -70,11 +70,10 @@ def test_a_step_that_is_repeated_writes_its_place_again(random):
 
 
 def test_layers_out_of_order_are_refused(random):
-    """A layer that has not seen the tokens before; DeepSpeed's reads memory that nobody has
-    written."""
+    """The refused layer has not seen the earlier tokens; DeepSpeed's reads uninitialised memory."""
     layers(random((2, 5, CASE.width)))
     one = random((2, 1, CASE.width))
-    CASE.call(one, layer=1, layers=2)  # the last one: the counter goes on
+    CASE.call(one, layer=1, layers=2)  # the last layer advances the counter
     with pytest.raises(
         opdock.InvalidArgumentError, match="found 5 tokens in layer 0, wanted the 6"
     ):
@@ -83,7 +82,7 @@ def test_layers_out_of_order_are_refused(random):
 
 @pytest.mark.parametrize("count, reached", [(2, 1), (3, 1), (3, 2)])
 def test_after_half_a_prompt_the_sequence_before_is_over(random, count, reached):
-    """An exception between layers: the others still have the sequence before."""
+    """After an exception between layers, the other layers still have the previous sequence."""
     allocate(layers=count)
     layers(random((2, 8, CASE.width)), count)
     layers(random((2, 1, CASE.width)), count)
@@ -118,7 +117,7 @@ def test_a_prompt_that_is_refused_ends_the_sequence_before_too(random):
 
 
 def test_a_prompt_may_be_computed_again(random):
-    """Of some layers or of all: the last one counts."""
+    """Some or all layers may repeat it: the last prompt counts."""
     prompt = random((2, 5, CASE.width))
     oracles = [Oracle(CASE), Oracle(CASE)]
     CASE.call(random((2, 7, CASE.width)), layer=0, layers=2)
@@ -128,7 +127,8 @@ def test_a_prompt_may_be_computed_again(random):
 
 
 def test_a_model_has_keys_and_values_of_its_own(random):
-    """Two in turns in one thread, also of other numbers of layers than the calls say."""
+    """Two models alternate in one thread, also with another number of layers than the calls
+    state."""
     models = [arenas.Model(), arenas.Model()]
     models[0].last_layer, models[1].last_layer = 1, 2
     oracles = [[Oracle(CASE) for _ in range(count)] for count in (2, 3)]
@@ -171,7 +171,8 @@ def test_reset_cache(random):
 
 
 def test_keys_stay_as_they_are_while_they_are_held(random):
-    """Also while the sequence goes on, another one begins, and the workspace grows or goes."""
+    """Held keys do not change while the sequence continues, another one begins, or the workspace
+    grows or is released."""
     held = layers(random((2, 5, CASE.width)))
     before = [[t.clone() for t in found] for found in held]
     layers(random((2, 1, CASE.width)))
@@ -185,7 +186,7 @@ def test_keys_stay_as_they_are_while_they_are_held(random):
 
 
 def test_values_come_after_keys_in_one_tensor(random):
-    """[2, batch, heads, places, size]: DeepSpeed's layout."""
+    """The layout is DeepSpeed's: [2, batch, heads, places, size]."""
     _, keys, values = CASE.call(random((2, 5, CASE.width)))
     places, size = 16, CASE.size
     assert keys.stride() == values.stride() == (4 * places * size, places * size, size, 1)
@@ -194,7 +195,7 @@ def test_values_come_after_keys_in_one_tensor(random):
 
 
 def test_growing_goes_on_with_the_sequence(random):
-    """DeepSpeed 0.7.7 asks for the workspace before each token, here for more and more."""
+    """DeepSpeed 0.7.7 allocates the workspace before each token; here it grows each time."""
     oracles = [Oracle(CASE), Oracle(CASE)]
     allocate(tokens=5)
     layers(random((2, 5, CASE.width)), 2, oracles)
@@ -210,7 +211,7 @@ def test_growing_goes_on_with_the_sequence(random):
 
 
 def test_more_tokens_than_places_are_refused(random):
-    """DeepSpeed's writes them into the next layer's memory."""
+    """DeepSpeed's function writes them into the next layer's memory."""
     with pytest.raises(opdock.InvalidArgumentError, match="found 17 tokens .* wanted at most 16"):
         CASE.call(random((2, 17, CASE.width)))
     layers(random((2, 16, CASE.width)))
@@ -219,7 +220,7 @@ def test_more_tokens_than_places_are_refused(random):
 
 
 def test_a_larger_batch_than_was_asked_for(random):
-    """DeepSpeed 0.19.8 asks once, for the first batch, and writes behind its end later."""
+    """DeepSpeed 0.19.8 allocates once, for the first batch, and later writes beyond the end."""
     oracles = [Oracle(CASE), Oracle(CASE)]
     for step in (3, 1):
         layers(random((5, step, CASE.width)), 2, oracles)
@@ -228,7 +229,7 @@ def test_a_larger_batch_than_was_asked_for(random):
 
 
 def test_an_external_cache_keeps_nothing(random):
-    """The caller, as DeepSpeed's BLOOM, keeps keys and values, and calls softmax."""
+    """The caller keeps keys and values, as DeepSpeed's BLOOM does, and calls softmax."""
     allocate(external=True)
     with pytest.raises(opdock.InvalidArgumentError, match="external_cache=False"):
         CASE.call(random((2, 5, CASE.width)))
@@ -266,7 +267,7 @@ def test_sizes_are_checked():
 
 
 def test_how_many_tokens_fit():
-    """500 MB are left free, as DeepSpeed leaves them."""
+    """500 MB are left free, as in DeepSpeed."""
     free, reserve = 3 << 30, 500 << 20
     assert workspace.places(1024, 1 << 20, free) == 1024
     assert workspace.places(10000, 1 << 20, free) == (free - reserve) >> 20
@@ -274,7 +275,7 @@ def test_how_many_tokens_fit():
 
 
 class Gpu:
-    """torch.cuda's functions about memory and streams, of a GPU that is not there."""
+    """Replaces torch.cuda's functions about memory and streams with those of an imaginary GPU."""
 
     def __init__(self, monkeypatch, free):
         self.stream = 0
@@ -295,7 +296,7 @@ class Gpu:
 
 
 def test_each_stream_of_a_gpu_has_its_arena(monkeypatch):
-    """One for each device and stream, whichever thread asks."""
+    """There is one arena for each device and stream, whichever thread asks."""
     gpu = Gpu(monkeypatch, 1 << 30)
     device, other = torch.device("cuda", 1), torch.device("cuda", 0)
     first = arenas.shared.arena(device)
@@ -311,7 +312,7 @@ def test_each_stream_of_a_gpu_has_its_arena(monkeypatch):
 
 
 def test_streams_that_nobody_uses_are_forgotten(monkeypatch):
-    """A program's own streams come and go, and nothing tells that one has gone."""
+    """A program's own streams come and go, and no event reports that one is gone."""
     gpu = Gpu(monkeypatch, 1 << 30)
     device = torch.device("cuda", 1)
     used = arenas.shared.arena(device)
@@ -324,8 +325,8 @@ def test_streams_that_nobody_uses_are_forgotten(monkeypatch):
 
 
 def test_a_gpus_memory_says_how_many_tokens_there_are(monkeypatch):
-    """A token is keys and values of 2 layers, 2 rows and 64 elements of 4 bytes: 2 KiB. Of another
-    stream, and of a device without a workspace of its own, the last one counts."""
+    """A token takes 2 KiB: keys and values of 2 layers, 2 rows and 64 elements of 4 bytes. For
+    another stream, and for a device without a workspace of its own, the last allocation counts."""
     free = (500 << 20) - (2 << 20) + 100 * 2048
     gpu = Gpu(monkeypatch, free)
     allocate(tokens=16)
@@ -342,7 +343,8 @@ def test_a_gpus_memory_says_how_many_tokens_there_are(monkeypatch):
 
 
 def test_the_cpu_beside_a_gpu(monkeypatch):
-    """A workspace counts for both, whichever was there when another one was asked for before."""
+    """A workspace counts for the CPU and the GPU, whichever of them existed when an earlier one was
+    allocated."""
     allocate(tokens=5)
     Gpu(monkeypatch, (500 << 20) - (2 << 20) + 100 * 2048)
     allocate(tokens=200)
@@ -351,7 +353,7 @@ def test_the_cpu_beside_a_gpu(monkeypatch):
 
 
 def test_each_thread_has_its_sequence(device, random):
-    """They take turns, token by token; neither sees the other's."""
+    """The threads alternate, token by token; neither sees the other's sequence."""
     turn = threading.Barrier(2, timeout=60)
     given = [[random((2, step, CASE.width)) for step in (3 + i, 1, 1, 1)] for i in range(2)]
     errors = []
@@ -376,7 +378,7 @@ def test_each_thread_has_its_sequence(device, random):
 
 
 def test_a_thread_without_a_workspace_of_its_own(random):
-    """What the process has asked for last counts, also if it has asked for the same before."""
+    """The last allocation in the process counts, even if the same one was made before."""
     done = []
 
     def run():
@@ -394,7 +396,7 @@ def test_a_thread_without_a_workspace_of_its_own(random):
 
 
 def test_another_thread_does_not_go_on_with_a_sequence(device, random):
-    """Its mask says that there are tokens before."""
+    """The mask states that there are earlier tokens."""
     layers(random((2, 5, CASE.width)))
     qkv, errors = random((2, 1, CASE.width)), []
 
@@ -412,7 +414,8 @@ def test_another_thread_does_not_go_on_with_a_sequence(device, random):
 
 
 def test_int8_weights_leave_the_caches_alone(device, random):
-    """Far more of them than the workspace; DeepSpeed 0.7.7 widens them into it, and beyond."""
+    """The weights are far larger than the workspace; DeepSpeed 0.7.7 widens them into it, and
+    beyond its end."""
     allocate(tokens=8)
     oracles = [Oracle(CASE), Oracle(CASE)]
     layers(random((2, 5, CASE.width)), 2, oracles)
@@ -425,7 +428,7 @@ def test_int8_weights_leave_the_caches_alone(device, random):
 
 
 def test_repeat_kv_cache(random):
-    """Rows of a prompt become several each, which then go on on their own."""
+    """Each row of a prompt becomes several rows, which then continue independently."""
     prompt = random((2, 5, CASE.width))
     layers(prompt)
     with pytest.raises(opdock.InvalidArgumentError, match="found 2 rows 3 times"):

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed's own kernel injection, unmodified, on models of transformers: the tokens of eager.
+"""Tests DeepSpeed's own kernel injection, unmodified, on transformers models: same tokens as eager.
 
-DeepSpeed 0.19.8 with the last transformers of which it knows the layers of every model here; on the
-CPU, for which it has no inference kernels itself, and on a GPU, where Opdock's take the place of
-its own. The weights are random, but for the sentence encoder's.
-"""
+It uses DeepSpeed 0.19.8 with the last transformers whose layers it knows for every model here; on
+the CPU, for which DeepSpeed has no inference kernels, and on a GPU, where Opdock's replace its own.
+The weights are random, except for the sentence encoder's."""
 
 import importlib.util
 import os
@@ -81,7 +80,7 @@ def run(code, dtype, device):
 
 
 def each_dtype(**errors):
-    """Parametrizes device, dtype and its error; DeepSpeed takes float16 on few processors."""
+    """Parametrizes device, dtype and its error; DeepSpeed supports float16 on few processors."""
     cases = [
         (device, *case)
         for device in devices()
@@ -94,8 +93,9 @@ def each_dtype(**errors):
 @each_dtype(float32=1e-5, bfloat16=2e-2, float16=3e-3)
 @pytest.mark.parametrize("name", MODELS)
 def test_the_tokens_of_eager(name, device, dtype, error):
-    """And the logits, relative to the largest; a second sequence in the same engine too."""
-    gelu = 5e-4 if name == "gpt_neox" else 0  # eager has GELU by erf, DeepSpeed by tanh
+    """The logits are compared too, relative to the largest; so is a second sequence in the same
+    engine."""
+    gelu = 5e-4 if name == "gpt_neox" else 0  # eager computes GELU by erf, DeepSpeed by tanh
     run(
         f"""
 model = spread({MODELS[name]})
@@ -117,7 +117,7 @@ for shape in ((2, 7), (3, 20), (1, 2)):
 
 
 def test_two_models_in_turns(device):
-    """Token by token in one thread: each goes on with its own sequence."""
+    """Two models alternate in one thread, token by token: each continues its own sequence."""
     run(
         f"""
 models = [spread({MODELS["gpt2"]}) for _ in range(2)]
@@ -145,7 +145,7 @@ assert all(map(torch.equal, found, wanted)), (found, wanted)
 
 
 def test_an_encoder(device):
-    """BERT, whose GELU eager computes by tanh here as DeepSpeed does; with rows of padding."""
+    """Uses BERT, whose GELU eager computes by tanh here, as DeepSpeed does; with padded rows."""
     run(
         """
 model = spread(transformers.BertModel(transformers.BertConfig(
@@ -171,13 +171,12 @@ assert worst < 1e-5, worst
 )
 @each_dtype(float32=1e-6, bfloat16=2e-2, float16=3e-3)
 def test_a_sentence_encoder(device, dtype, error):
-    """all-MiniLM-L6-v2's weights: hidden states of padded sentences, and their embeddings, beside
-    eager in float64, relative to the largest.
+    """Compares hidden states of padded sentences, and their embeddings, with eager in float64,
+    relative to the largest. The weights are all-MiniLM-L6-v2's.
 
-    Closely with GELU by tanh in eager, as DeepSpeed has it. With the erf that the model was trained
-    with, 7e-4 of a hidden state and 3e-4 of an embedding differ besides. Alone, without padding, a
-    sentence has the same hidden states.
-    """
+    The bound is tight with GELU by tanh in eager, as DeepSpeed computes it. With erf, which the
+    model was trained with, hidden states differ by another 7e-4 and embeddings by 3e-4. A single
+    sentence without padding has the same hidden states."""
     run(
         f"""
 import importlib.util, pathlib, tokenizers

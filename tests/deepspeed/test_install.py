@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""install() and uninstall(), on a small package of DeepSpeed's shape; each in a new process."""
+"""Tests install() and uninstall() on a small package of DeepSpeed's shape, each in a new
+process."""
 
 import os
 import subprocess
@@ -19,7 +20,7 @@ from opdock.compat import deepspeed as compat
 
 @pytest.fixture
 def python(tmp_path):
-    """Runs code where `deepspeed` is the small package."""
+    """Returns a function that runs code where `deepspeed` is the small package."""
     small_deepspeed.write(tmp_path)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
 
@@ -113,7 +114,7 @@ def test_uninstall_takes_the_rest_back_where_one_change_raises(python):
 
 
 def test_threads_that_install_and_uninstall(python):
-    """Whatever they do at once, the last uninstall() leaves nothing behind."""
+    """In whatever order the threads run, nothing is left after the last uninstall()."""
     python(
         """
         import random, threading
@@ -147,8 +148,8 @@ def test_threads_that_install_and_uninstall(python):
 
 @pytest.mark.parametrize("after", [False, True])
 def test_layers_know_their_model(python, after):
-    """DeepSpeed numbers the layers of each model from 0. Also layers that raise, and of a class
-    that has a forward() of its own."""
+    """DeepSpeed numbers the layers of each model from 0. Layers that raise, and layers of a class
+    with a forward() of its own, are covered too."""
     name = "deepspeed.model_implementations.transformers.ds_transformer"
     python(
         f"import {name}\ncompat.install()" if after else "compat.install()",
@@ -210,7 +211,8 @@ def test_excluded_ops_stay_theirs(python, how):
 
 
 def test_the_variable_alone(python):
-    """In a program that imports opdock, or that Python's start imports it for."""
+    """The variable works in a program that imports opdock, or in which Python's start-up imports
+    it."""
     done = python("assert compat.installed()", USED, OPDOCK_DEEPSPEED="1")
     assert "is not used" not in done.stderr
     done = python("assert not compat.installed()", OPDOCK_DEEPSPEED="true")
@@ -219,7 +221,7 @@ def test_the_variable_alone(python):
 
 
 def test_pythons_start_reads_the_variable(python, tmp_path):
-    """The .pth file that is installed beside the package, as `site` executes it."""
+    """Executes the .pth file that is installed next to the package, as `site` does."""
     from pathlib import Path
 
     pth = Path(__file__).resolve().parents[2] / "python" / "opdock_deepspeed.pth"
@@ -233,7 +235,7 @@ def test_pythons_start_reads_the_variable(python, tmp_path):
     """
     for value, wanted in (("1", "True"), ("0", "False"), ("", "False")):
         assert run_python(code, OPDOCK_DEEPSPEED=value).stdout.strip() == wanted
-    # Where Python ignores the environment, so does its start.
+    # If Python ignores the environment, so does its start-up hook.
     (folder / "opdock.py").write_text("")
     for option, wanted in (("-s", "True"), ("-I", "False"), ("-E", "False")):
         done = subprocess.run(

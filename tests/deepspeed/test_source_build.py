@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builders with sources of their own, built by Opdock: cached, locked, and safe from crashes."""
+"""Tests builders with sources of their own, built by Opdock: cached, locked, and safe from
+crashes."""
 
 import os
 import shutil
@@ -14,7 +15,7 @@ from conftest import run_python
 
 import opdock
 
-# A module without pybind11: it is compiled in half a second.
+# A module without pybind11, which compiles in half a second.
 MODULE = """
 #include <Python.h>
 #include "value.h"
@@ -50,7 +51,7 @@ class ValueBuilder(OpBuilder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a builder in value_builder.py, and its sources."""
+    """Returns a folder with a builder in value_builder.py, and its sources."""
     (tmp_path / "csrc" / "includes").mkdir(parents=True)
     (tmp_path / "csrc" / "value.cpp").write_text(MODULE)
     (tmp_path / "csrc" / "includes" / "value.h").write_text("#define VALUE 1\n")
@@ -60,7 +61,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def cache(tmp_path):
-    """A cache of its own, below a folder that nobody else can write."""
+    """Returns the variables of a fresh cache, below a folder that nobody else can write."""
     place = tmp_path / "cache"
     place.mkdir(mode=0o700)
     return {"OPDOCK_CACHE_DIR": str(place)}
@@ -78,7 +79,7 @@ LOAD = """
 
 
 def load(folder, check=True, **environment):
-    """(the module's value, its file) as a new process loads it."""
+    """Loads the module in a new process; returns (the module's value, its file)."""
     done = run_python(LOAD, check=check, PYTHONPATH=python_path(folder), **environment)
     value, path = done.stdout.split()
     return int(value), path
@@ -87,7 +88,7 @@ def load(folder, check=True, **environment):
 def test_built_once_and_again_when_a_header_changes(folder, cache):
     first = load(folder, **cache)
     assert first[0] == 101
-    os.utime(folder / "csrc" / "value.cpp")  # times do not count
+    os.utime(folder / "csrc" / "value.cpp")  # modification times do not count
     assert load(folder, **cache) == first
     (folder / "csrc" / "includes" / "value.h").write_text("#define VALUE 2\n")
     second = load(folder, **cache)
@@ -143,7 +144,7 @@ def test_without_a_compiler_what_was_built_is_loaded(folder, cache, tmp_path):
 
 
 def compiler(folder, lines):
-    """A C++ compiler that first runs the lines of a shell."""
+    """Makes a C++ compiler that first runs the given shell lines."""
     path = folder / "mycxx"
     real = shutil.which("c++") or shutil.which("g++") or pytest.skip("no C++ compiler in PATH")
     path.write_text(f'#!/bin/sh\n{textwrap.dedent(lines)}\nexec {real} "$@"\n')
@@ -179,7 +180,7 @@ def test_after_sigkill_nobody_waits(folder, cache):
     assert load(folder, CXX=cxx, **cache)[0] == 101
     assert time.monotonic() - begin < 100
     deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{begun.read_text().strip()}"):  # the compiler ended with it
+    while os.path.exists(f"/proc/{begun.read_text().strip()}"):  # the compiler has ended too
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -248,7 +249,7 @@ def test_a_subclass_that_says_no_is_asked(compat):
 
 
 def test_pybind11_and_torch(compat, tmp_path):
-    """A module as DeepSpeed's users write them, with torch's headers."""
+    """Builds a module as DeepSpeed's users write them, with torch's headers."""
     import torch
 
     source = tmp_path / "scale.cpp"
@@ -303,7 +304,7 @@ def test_arguments_go_where_they_belong(compat, folder, monkeypatch):
 
 
 def test_a_build_for_this_processor_is_for_its_kind_only(compat, folder):
-    """openfold#207: Illegal instruction on a cluster of several kinds."""
+    """openfold#207: Illegal instruction on a cluster with several kinds of processors."""
     plain = recipe_of(compat, folder / "csrc" / "value.cpp")
     native = recipe_of(compat, folder / "csrc" / "value.cpp", cxx_args=["-march=native"])
     assert "processor" not in plain.made_for and "processor" in native.made_for

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CUDA is here, and which goes with torch's."""
+"""Tests which CUDA is installed, and which versions go with torch's."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def test_nvcc_says_its_version(compat, toolkit):
 
 
 def test_no_nvcc_is_an_error_of_its_own(compat, monkeypatch, tmp_path):
-    """DeepSpeed#5497: importing failed without nvcc. Importing asks for none; a build does."""
+    """DeepSpeed#5497: importing failed without nvcc. Here importing needs no nvcc; a build does."""
     from opdock.compat.deepspeed import _versions
 
     monkeypatch.setattr(_versions, "_tools", lambda _: {})
@@ -35,7 +35,7 @@ def test_minor_versions_go_together(compat, toolkit, monkeypatch, said, nvcc, bu
     monkeypatch.setattr(torch.version, "cuda", built_for)
     assert compat.assert_no_cuda_mismatch("my_op") is True
     compat.assert_no_cuda_mismatch("my_op")
-    assert len(said) == (nvcc != built_for)  # once
+    assert len(said) == (nvcc != built_for)  # printed only once
 
 
 def test_another_major_version_is_refused_by_name(compat, toolkit, monkeypatch):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed itself, unmodified: its optimizers, its I/O and its report on Opdock's plugins."""
+"""Tests DeepSpeed itself, unmodified: its optimizers, its I/O and its report on Opdock's
+plugins."""
 
 import re
 
@@ -31,7 +32,7 @@ import sys
 assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
 """
     code = code.replace("INSTALL", INSTALL) if after else INSTALL + code.replace("INSTALL", "")
-    # install() also comes before torch is imported.
+    # install() may also come before torch is imported.
     run_python(code, prelude="import torch" if after else None, **QUIET)
 
 
@@ -73,7 +74,8 @@ assert torch.equal(x, y)
 
 
 def test_ds_report_shows_the_verdicts():
-    """In its own table. The variable is read when a program imports opdock, or at its start."""
+    """The verdicts are in DeepSpeed's own table. The variable is read when a program imports
+    opdock, or when Python starts."""
     code = "import opdock\nfrom deepspeed.env_report import op_report\nop_report()\n"
 
     def rows(**environment):
@@ -89,7 +91,7 @@ def test_ds_report_shows_the_verdicts():
 
 
 def test_suffixes_of_architectures():
-    """TORCH_CUDA_ARCH_LIST=9.0a ends DeepSpeed's own builder; not with install()."""
+    """DeepSpeed's own builder fails with TORCH_CUDA_ARCH_LIST=9.0a, but not after install()."""
     run_python(
         """
 from deepspeed.ops.op_builder.fp_quantizer import FPQuantizerBuilder

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cpu_adam's steps in another process, beside Adam written out in float64."""
+"""Tests cpu_adam's steps in another process, against Adam written out in float64."""
 
 import threading
 
@@ -46,7 +46,7 @@ class Steps:
 @pytest.mark.parametrize("adamw", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_worker_takes_the_steps(adamw, dtype):
-    """Each state has moments of its own; rates and corrections are each group's."""
+    """Each state has its own moments; rates and bias corrections are per group."""
     cpu_adam.create_adam(7, adamw_mode=adamw)
     handle = cpu_adam.zenflow_adam_create(7, [0])
     steps = Steps(dtype)
@@ -101,14 +101,14 @@ def test_what_does_not_fit_is_refused():
         p = torch.ones(4)
         cpu_adam.zenflow_adam_register_group(handle, p, p, torch.ones(3), p, p, p, p, None)
     with pytest.raises(AttributeError, match="zenflow_adam_nothing"):
-        cpu_adam.zenflow_adam_nothing  # noqa: B018 (to look it up is the test)
+        cpu_adam.zenflow_adam_nothing  # noqa: B018 (looking it up is the test)
     cpu_adam.zenflow_adam_destroy(handle)
     cpu_adam.destroy_adam(8)
 
 
 @needs_deepspeed
 def test_deepspeeds_own_optimizer_process(tmp_path):
-    """Its function for that process, unmodified, in a process of its own."""
+    """DeepSpeed's function for that process runs unmodified in a process of its own."""
     script = tmp_path / "zenflow.py"
     script.write_text(
         """
