@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of products share."""
+"""Fixtures that the tests of matrix products share."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,5 @@
-// core/gemm/cublaslt_api.h against NVIDIA's header: compiled by test_cublaslt.py, never run.
+// Compares core/gemm/cublaslt_api.h with NVIDIA's header: test_cublaslt.py compiles this, and
+// nothing runs it.
 // SPDX-License-Identifier: Apache-2.0
 #include <cublasLt.h>
 

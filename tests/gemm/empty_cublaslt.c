@@ -1,4 +1,4 @@
-// A library of cuBLASLt's name without all of its functions.
+// A library with cuBLASLt's name that lacks some of its functions.
 // SPDX-License-Identifier: Apache-2.0
 __attribute__((visibility("default"))) int cublasLtCreate(void** out);
 int cublasLtCreate(void** out) {

@@ -1,10 +1,10 @@
-// A stand-in for libcublasLt over the software GPU's driver: it checks what it is asked for,
-// computes in double on the host, and refuses what the real one refuses. Numbers are typed in from
-// NVIDIA's reference, not taken from the code that is tested.
+// A stand-in for libcublasLt over the software GPU's driver: it checks its arguments, computes in
+// double on the host, and refuses what the real library refuses. Numbers are typed in from NVIDIA's
+// reference, not taken from the code that is tested.
 //
-// FAKE_CUBLASLT, words apart: create=N, heuristic=N, matmul=N return that status instead;
-// workspace=N is what algorithms need, while they are offered at least that much; greedy=N
-// whatever they are offered.
+// FAKE_CUBLASLT has words separated by spaces: create=N, heuristic=N and matmul=N return that
+// status; workspace=N is what algorithms need, if they are offered at least that much; greedy=N is
+// what they need whatever they are offered.
 // FAKE_CUBLASLT_RECORD: a file that gets a line for each create, heuristic and matmul.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
@@ -100,7 +100,7 @@ constexpr uint64_t kMagic = 0x5eed;
 using Copy = int (*)(uint64_t, const void*, size_t, void*);
 using CopyBack = int (*)(void*, uint64_t, size_t, void*);
 
-// Memory on the device, in the stream's order; the host waits for it.
+// Copies device memory to the host in the stream's order and waits for the copy.
 void read_to(void* to, const void* from, size_t bytes, void* stream) {
   if (bytes == 0) return;
   const auto copy = driver<CopyBack>("cuMemcpyDtoHAsync_v2");
@@ -111,7 +111,7 @@ std::vector<char> read(const void* from, size_t bytes, void* stream) {
   read_to(memory.data(), from, bytes, stream);
   return memory;
 }
-// What lies between the columns is not read.
+// Reads the matrix without the gaps between its columns.
 std::vector<char> read(const void* from, const Matrix& matrix, void* stream) {
   std::vector<char> memory(matrix.bytes() + 1);
   const size_t size = bytes_of(matrix.type);
@@ -131,7 +131,7 @@ float read_float(const void* from, void* stream) {
   return value;
 }
 
-// What real algorithms do not take.
+// Returns false for the arguments that real algorithms do not support.
 bool suits(const Desc& desc, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
   const bool fp8 = a.type == kE4m3 || a.type == kE5m2;
   const uint32_t epilogue = static_cast<uint32_t>(desc.number(7, 1));
@@ -259,7 +259,7 @@ EXPORT int cublasLtMatmul(Handle* handle, Desc* desc, const void* alpha, const v
   record("matmul compute " + std::to_string(desc->compute) + " epilogue " +
          std::to_string(epilogue) + " d " + std::to_string(of_d->type) + " workspace " +
          std::to_string(workspace_bytes) + (capturing != 0 ? " captured" : ""));
-  if (capturing != 0) return 0;  // its copies wait for the device
+  if (capturing != 0) return 0;  // computing would copy and wait for the device
   if (const long status = setting("matmul", 0)) return static_cast<int>(status);
   expect(handle->magic == 0x1234 && algo != nullptr && algo->magic == kMagic, "handle, algorithm");
   void* context = nullptr;

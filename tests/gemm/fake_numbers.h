@@ -1,5 +1,5 @@
-// What stand-ins for libraries of products share: element types, by CUDA's numbers, and numbers of
-// them as doubles, by code of its own.
+// Shared parts of the stand-ins for GEMM libraries: element types, by CUDA's numbers, and their
+// conversion to double, independent of the tested code.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

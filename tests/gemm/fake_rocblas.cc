@@ -1,7 +1,7 @@
 // A stand-in for librocblas over the software GPU's HIP: computes in double on the host, and
-// refuses what it has not. Numbers are typed in from AMD's reference.
+// refuses what it does not implement. Numbers are typed in from AMD's reference.
 //
-// FAKE_ROCBLAS=N: what products return instead. FAKE_ROCBLAS_RECORD: a file that gets a line for
+// FAKE_ROCBLAS=N: products return this status. FAKE_ROCBLAS_RECORD: a file that gets a line for
 // each handle and product.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ struct Matrix {  // column-major
   int64_t at(int64_t i, int64_t row, int64_t column) const {
     return i * offset + column * ld + row;
   }
-  // What lies between the columns is not read.
+  // Reads the matrix without the gaps between its columns.
   std::vector<char> read(const void* from, int64_t batch, void* stream) const {
     expect(ld >= rows, "a leading dimension below the rows");
     const size_t size = bytes_of(type), column_bytes = static_cast<size_t>(rows) * size;
@@ -102,7 +102,7 @@ EXPORT int rocblas_set_atomics_mode(RocHandle* handle, int mode) {
   return 0;
 }
 EXPORT const char* rocblas_status_to_string(int status) {
-  if (status == 77) return nullptr;  // as of a status that a newer library has
+  if (status == 77) return nullptr;  // like a status that only a newer library has
   return status == 2 ? "rocblas_status_not_implemented" : "rocblas_status_internal_error";
 }
 EXPORT int rocblas_gemm_strided_batched_ex(RocHandle* handle, int transpose_a, int transpose_b,

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Opdock asks of cuBLASLt, and what it does without it: over a stand-in that computes on the
-software GPU's memory, checks descriptors, and fails when it is told to."""
+"""Tests Opdock's calls of cuBLASLt, and what it does without the library.
+
+A stand-in computes on the software GPU's memory, checks descriptors, and fails when it is told to.
+"""
 
 import os
 import re
@@ -18,8 +20,8 @@ FAKE, EMPTY = BUILD / "libcublasLt-fake.so", BUILD / "libcublasLt-empty.so"
 
 @pytest.fixture
 def run(tmp_path):
-    """run(choice of tests, library=…, fake=…): (pytest's output, what was found, lines that the
-    stand-in wrote, kernels of ours that were launched)."""
+    """Returns run(choice of tests, library=…, fake=…): (pytest's output, lines that the stand-in
+    wrote, Opdock's kernels that were launched)."""
 
     def run(*choice, library=FAKE, fake="", status=0, **variables):
         record = tmp_path / "asked"
@@ -39,16 +41,16 @@ def run(tmp_path):
 
 
 def test_all_products(run):
-    _, lines, launched = run(OPDOCK_TEST_NIGHTLY="1")  # all dtypes with all shapes
-    assert lines.count("create") == 1  # of one thread on one device
+    _, lines, launched = run(OPDOCK_TEST_NIGHTLY="1")  # runs all dtypes with all shapes
+    assert lines.count("create") == 1  # from one thread on one device
     matmuls = [line for line in lines if line.startswith("matmul")]
-    # Sums of float32, of TF32, of integers; plain and GELU, each with a bias and without.
+    # Sums of float32 and of integers; plain and GELU, each with a bias and without.
     assert {line.split()[2] for line in matmuls} == {"68", "72"}
     assert {line.split()[4] for line in matmuls} == {"1", "4", "32", "36"}
     # 32-bit floats and integers, half, bfloat16, eight-bit floats.
     assert {line.split()[6] for line in matmuls} == {"0", "10", "2", "14", "28", "29"}
     assert any("finish_sums" in name for name in launched)
-    assert sum("finish_vectors" in name for name in launched) == 2  # of each dtype of 16 bits
+    assert sum("finish_vectors" in name for name in launched) == 2  # one for each 16-bit dtype
 
 
 def test_what_the_library_does_not_do_a_plain_kernel_does(run):
@@ -61,7 +63,8 @@ def test_algorithms_are_kept(run):
     _, lines, _ = run("-k", "same_bits")
     assert [line.split()[0] for line in lines].count("matmul") == 4
     heuristics = [line for line in lines if line.startswith("heuristic")]
-    assert heuristics == ["heuristic schemes 2"] * 2  # TF32, deterministic: sums in float32
+    # TF32 and deterministic: the sums are in float32.
+    assert heuristics == ["heuristic schemes 2"] * 2
 
 
 def test_workspace(run):
@@ -71,12 +74,13 @@ def test_workspace(run):
 
 def test_less_workspace_than_plan_asked_for(run):
     text, lines, _ = run("-s", "-k", "less_workspace", fake="workspace=5000")
-    assert text.count("refused") == 1  # of int8, whose sums lie in it
+    assert text.count("refused") == 1  # for int8, whose sums are in the workspace
     assert [line.split()[-1] for line in lines if line.startswith("matmul")] == ["0"]
 
 
 def test_float32_is_rounded_to_tf32_where_it_may_be(tmp_path):
-    """By the plugin's flag or by the caller's option; torch's setting is for torch's tensors."""
+    """Either the plugin's flag or the caller's option allows it; torch's setting is only for
+    torch's tensors."""
     program = """
 multiply()
 opdock.ops.test_gemm(*there, flags=1)
@@ -133,7 +137,7 @@ def test_a_status_that_is_no_refusal_is_the_calls_error(run):
 
 
 def run_program(tmp_path, program):
-    """The lines that the stand-in wrote."""
+    """Runs a program; returns the lines that the stand-in wrote."""
     record = tmp_path / "asked"
     done, found, _ = test_soft.run_on(
         tmp_path, "sm_90", test_soft.SIDE + program, OPDOCK_GEMM=str(FAKE),
@@ -144,7 +148,8 @@ def run_program(tmp_path, program):
 
 
 def test_a_product_is_captured(tmp_path):
-    """The stand-in refuses to compute then; nothing else is asked of it, or of the driver."""
+    """While capturing, the stand-in only records the call. Opdock makes no other call to it or to
+    the driver."""
     lines = run_program(tmp_path, "multiply()\ncheck()\ngraph = gpu.capture(stream, multiply)\n")
     assert lines[-1].endswith("captured") and lines[-2].startswith("matmul")
     assert len(lines) == 4  # create, heuristic, two products
@@ -175,7 +180,8 @@ check()
 
 
 def test_the_declarations_are_nvidias(tmp_path):
-    """core/gemm/cublaslt_api.h beside cublasLt.h, where NVIDIA's wheel or a toolkit has it."""
+    """Compares core/gemm/cublaslt_api.h with cublasLt.h, where NVIDIA's wheel or a toolkit has
+    it."""
     folders = [Path(p) / "nvidia" for p in sys.path] + [Path("/usr/local/cuda")]
     if "CUDA_HOME" in os.environ:
         folders.append(Path(os.environ["CUDA_HOME"]))
@@ -184,7 +190,7 @@ def test_the_declarations_are_nvidias(tmp_path):
     if not found or compiler is None:
         pytest.skip("no cublasLt.h (pip install nvidia-cublas), or no C++ compiler")
     root = Path(__file__).resolve().parents[2]
-    # What it includes may lie elsewhere; not that of two releases of CUDA.
+    # Its includes may be in another folder, but folders of two CUDA releases must not be mixed.
     includes = [found[0].parent]
     if not (found[0].parent / "driver_types.h").exists():
         others = (h for f in folders if f.is_dir() for h in f.glob("**/driver_types.h"))

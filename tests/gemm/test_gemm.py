@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock.gemm/1 against products in float64, on every device, by whatever serves there."""
+"""Tests opdock.gemm/1 against products in float64, on every device, with whatever library serves
+there."""
 
 import itertools
 import math
@@ -18,7 +19,7 @@ NONE, RELU, GELU, GELU_TANH, SILU = range(5)
 TF32, DETERMINISTIC = 1, 2
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
 EIGHTS = [torch.float8_e4m3fn, torch.float8_e5m2]
-# What half a unit in the last place is of a number, and below which number it shrinks no more.
+# (half a unit in the last place, relative to a number; the number below which it no longer shrinks)
 HALF_ULP = {
     torch.float32: (2.0**-24, 2.0**-126),
     torch.float16: (2.0**-11, 2.0**-14),
@@ -46,8 +47,8 @@ def activate(kind, x):
 
 
 def oracle(a, b, d, c, how):
-    """The result in float64; of each element, how large the terms are that were added up, and what
-    may be rounded on the way."""
+    """Returns three tensors: the result in float64; for each element, the sum of the terms'
+    magnitudes; and the magnitude of the intermediate value that may be rounded."""
     x, y = a.double(), b.double()
     if how.get("transpose_a"):
         x = x.mT
@@ -75,8 +76,8 @@ def oracle(a, b, d, c, how):
 
 
 def check(device, a, b, d, c=None, roundings=1, **how):
-    """roundings: how often a result may be rounded to d's dtype: a library's sums may be, before
-    what is left is done to them."""
+    """Checks the op. roundings: how often a result may be rounded to d's dtype: a library may round
+    its sums before the remaining operations are applied."""
     value, size, middle = oracle(a, b, d, c, how)
     found = on(device, gemm)(a, b, d.clone(memory_format=torch.preserve_format), c, **how)
     assert (found.shape, found.dtype) == (d.shape, d.dtype)
@@ -84,14 +85,15 @@ def check(device, a, b, d, c=None, roundings=1, **how):
         assert torch.equal(found.double(), value)
         return found
     ulp, least = HALF_ULP[d.dtype]
-    if d.dtype in EIGHTS:  # what is too large becomes the largest number
+    if d.dtype in EIGHTS:  # values that are too large saturate
         value = value.clamp(-torch.finfo(d.dtype).max, torch.finfo(d.dtype).max)
     depth = a.shape[-2 if how.get("transpose_a") else -1] + 16
-    # float32 sums in any order; an activation's slope is at most 1.13.
+    # float32 sums may be in any order; an activation's slope is at most 1.13.
     bound = 1.13 * depth * 2.0**-24 * size + ulp * value.abs().clamp(min=least)
     bound = bound + 1.13 * (roundings - 1) * ulp * middle.clamp(min=least)
     # An H200's tensor cores keep some 14 bits of the largest product while they add products of
-    # eight-bit floats: torch._scaled_mm, by the same library, errs there by 2**-13.3 of their size.
+    # eight-bit floats: torch._scaled_mm, which uses the same library, errs there by 2**-13.3 of
+    # their size.
     if a.dtype in EIGHTS and torch.cuda.is_available():
         bound = bound + 2.0**-12 * size
     worst = ((found.double() - value).abs() / bound.clamp(min=1e-300)).max() if d.numel() else 0
@@ -138,7 +140,8 @@ def test_int8_is_exact(device, turned):
 @pytest.mark.parametrize("d_dtype", FLOATS)
 @pytest.mark.parametrize("rows", [False, True])
 def test_int8_with_scales(device, d_dtype, rows):
-    m, n = 66, 72  # more than a tile of the plain kernels, whose scales are not the first one's
+    # Larger than a tile of the plain kernels, so that other scales than the first are used.
+    m, n = 66, 72
     a, b, d = matrices(m, n, 16, torch.int8, d_dtype, transpose_b=True)
     a_scale = random((m if rows else 1,), torch.float32, 4).abs() * 1e-3
     b_scale = random((n if rows else 1,), torch.float32, 5).abs() * 1e-2
@@ -152,8 +155,8 @@ def test_int8_with_scales(device, d_dtype, rows):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
 def test_less_workspace_than_plan_asked_for(device, dtype):
-    """Right, by an algorithm that needs less, or refused where sums have no place, and by rocBLAS,
-    which has one workspace for all."""
+    """The result is right, by an algorithm that needs less. The call is refused where the sums have
+    no place, and by rocBLAS, which has one workspace for everything."""
     a, b, d = matrices(16, 32, 64, dtype, torch.float32)
     how = {"alpha": 0.5} if dtype == torch.int8 else {}
     try:
@@ -192,7 +195,7 @@ def test_eight_bit_results_that_are_too_large_and_small(device):
         wanted = (a.float() @ b.float() * factor).clamp(
             -torch.finfo(dtype).max, torch.finfo(dtype).max
         )
-        assert torch.equal(found.float(), wanted.to(dtype).float())  # torch's own rounding
+        assert torch.equal(found.float(), wanted.to(dtype).float())  # as torch rounds
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -214,14 +217,14 @@ def test_epilogues(device, dtype, activation, bias):
 @pytest.mark.parametrize("dtype", FLOATS[1:])
 @pytest.mark.parametrize("activation", range(5))
 def test_epilogues_of_whole_vectors(device, dtype, activation):
-    """Rows of 16 bytes times a number, which a kernel of their own finishes."""
+    """Rows are multiples of 16 bytes, which a separate kernel finishes."""
     how = {"activation": activation}
     a, b, d = matrices(5, 24, 8, dtype, batch=(2,))
     c, bias = random((2, 5, 24), dtype, 7), random((24,), dtype, 8)
     check(device, a, b, d, roundings=2, **how)
     check(device, a, b, d, c, roundings=3, bias=bias, beta=-0.75, **how)
     check(device, a, b, d, c, roundings=3, bias=bias, beta=2.0, residual=True, **how)
-    # Rows with gaps, c's by a number that is not whole vectors.
+    # These rows have gaps; c's row stride is not a multiple of whole vectors.
     wide = torch.full((5, 40), 99.0).to(dtype)[:, 8:32]
     check(device, a[0], b[0], wide, random((5, 32), dtype, 9)[:, :24], roundings=2, **how)
     check(device, a[0], b[0], wide, random((5, 27), dtype, 9)[:, :24], roundings=2, **how)
@@ -306,7 +309,7 @@ def test_what_is_wrong_is_named():
 
 @pytest.mark.skipif("OPDOCK_GEMM" in os.environ, reason="the library is named already")
 def test_without_a_library_too():
-    """The tests above, where the user wants plain kernels."""
+    """Runs the tests above with OPDOCK_GEMM=plain."""
     import subprocess
     import sys
 
@@ -319,7 +322,7 @@ def test_without_a_library_too():
 
 
 def python(program, **env):
-    """What a program of its own prints, to stdout and stderr."""
+    """Runs a program in a process of its own; the result has its stdout and stderr."""
     import subprocess
     import sys
 
@@ -351,7 +354,8 @@ def test_a_forked_child_does_not_hang_and_says_why_it_is_slow():
 
 
 def test_a_child_that_loads_opdock_itself_does_not_hang():
-    """What a fork took from torch's library shows in no count of this one."""
+    """The parent's use of torch's library before the fork appears in no counter of the child's
+    Opdock."""
     program = "import os, torch\ntorch.rand(999, 999) @ torch.rand(999, 999)\nif os.fork() == 0:\n"
     program += "".join(f"    {line}\n" for line in MULTIPLY.strip().splitlines())
     done = python(program + "    os._exit(wrong() + 2 * wrong())\nassert os.wait()[1] == 0")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Opdock asks of rocBLAS, and what it does without it: over a stand-in that computes on the
-software GPU's memory."""
+"""Tests Opdock's calls of rocBLAS, and what it does without the library.
+
+A stand-in computes on the software GPU's memory."""
 
 import pytest
 import test_soft
@@ -11,8 +12,8 @@ FAKE = BUILD / "librocblas-fake.so"
 
 @pytest.fixture
 def run(tmp_path):
-    """run(choice of tests, library=…, fake=…): (pytest's output, lines that the stand-in wrote,
-    kernels of ours that were launched)."""
+    """Returns run(choice of tests, library=…, fake=…): (pytest's output, lines that the stand-in
+    wrote, Opdock's kernels that were launched)."""
 
     def run(*choice, library=FAKE, fake="", status=0):
         record = tmp_path / "asked"
@@ -34,9 +35,9 @@ def test_all_products(run):
     asked = {tuple(line.split()[1:4:2]) for line in lines if line.startswith("gemm")}
     floats = {("150", "150"), ("150", "151"), ("151", "151"), ("168", "168"), ("168", "151")}
     assert asked == floats | {("160", "162")}
-    assert any("finish_sums" in name for name in launched)  # each bias and activation
-    assert sum("finish_vectors" in name for name in launched) == 2  # of each dtype of 16 bits
-    assert any("multiply_floats" in name for name in launched)  # eight-bit floats
+    assert any("finish_sums" in name for name in launched)  # for each bias and activation
+    assert sum("finish_vectors" in name for name in launched) == 2  # one for each 16-bit dtype
+    assert any("multiply_floats" in name for name in launched)  # for eight-bit floats
 
 
 def test_deterministic(run):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""test_gemm.py on software GPUs with warps of 32 and of 64 threads: the plain kernels, compiled by
-the real run-time compilers and executed on the CPU."""
+"""Runs test_gemm.py on software GPUs with warps of 32 and of 64 threads.
+
+The real run-time compilers compile the plain kernels, and the CPU executes them."""
 
 import atexit
 import functools
@@ -23,7 +24,8 @@ PYTEST = "import pytest, sys\nsys.exit(pytest.main(sys.argv[1:]))"
 
 @functools.cache
 def programs():
-    """The server of all programs, which has torch and pytest and finds the stand-in drivers."""
+    """Returns the server of all programs, which has imported torch and pytest and finds the
+    stand-in drivers."""
     env = soft.environment(os.environ, TOOLS / "softgpu", "", [], "")
     made = Programs("import pytest, torch; torch.set_num_threads(1)", env)
     atexit.register(made.close)
@@ -31,8 +33,8 @@ def programs():
 
 
 def run_on(tmp_path, arch, text, *arguments, **variables):
-    """The finished Python program; what the software GPU found; the names of the kernels that it
-    launched."""
+    """Returns the finished Python program, what the software GPU found, and the names of the
+    kernels that it launched."""
     findings, record = tmp_path / "findings", tmp_path / "record"
     for path in (findings, record):
         path.unlink(missing_ok=True)

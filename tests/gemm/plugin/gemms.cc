@@ -1,4 +1,4 @@
-// An op over opdock.gemm/1 with all that it can be asked for.
+// An op over opdock.gemm/1 that exposes all of its parameters.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <opdock/gemm.hpp>
