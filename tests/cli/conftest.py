@@ -25,7 +25,7 @@ class Result:
 
 @pytest.fixture
 def opdock(tmp_path):
-    """opdock(*arguments, **variables) -> Result; HOME is a fresh folder."""
+    """Returns opdock(*arguments, **variables) -> Result; HOME is a fresh folder."""
 
     def run(*arguments, **variables):
         environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], **variables}
@@ -48,7 +48,7 @@ def opdock(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a good plugin, one of another ABI, and a text file."""
+    """Returns a folder with a good plugin, one of another ABI, and a text file."""
     made = tmp_path / "plugins"
     made.mkdir()
     for name in ("good", "note_major"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock build: a source plugin, ahead of time."""
+"""Tests opdock build: a source plugin, ahead of time."""
 
 import contextlib
 import os
@@ -47,7 +47,8 @@ needs_tools = pytest.mark.skipif(
 
 @pytest.fixture
 def plugin(tmp_path, opdock):
-    """A source plugin of one C file; the test's folder is vouched for, as the cache is in it."""
+    """Returns a source plugin of one C file; the test's folder is trusted, as the cache is in
+    it."""
     (tmp_path / "home/.cache/opdock").mkdir(mode=0o700, parents=True)
     assert opdock("trust", tmp_path).status == 0
     folder = tmp_path / "doubled"
@@ -71,7 +72,7 @@ def test_build_makes_a_plugin_once(opdock, plugin):
     inspected = opdock("inspect", report["path"], "--json")
     assert inspected.status == 0 and inspected.json["ops"] == ["doubled"]
     assert "is there already" in opdock("build", plugin).out
-    # Its code comes into another cache only where its maker is trusted.
+    # Its code is imported into another cache only if its maker is trusted.
     archive, other = plugin.parent / "all.tar", plugin.parent / "other"
     other.mkdir(mode=0o700)
     assert opdock("cache", "export", archive).status == 0
@@ -166,7 +167,7 @@ def test_ctrl_c_stops_the_build_and_all_it_started(tmp_path, plugin):
         out, _ = command.communicate(timeout=20)
     assert command.returncode == 130 and "cancelled" in out
     for process in pathlib.Path("/proc").glob("[0-9]*/environ"):
-        # Those that end meanwhile, and those of other users, who have nothing of ours.
+        # Processes that end meanwhile, and those of other users, which are none of the command's.
         with contextlib.suppress(ProcessLookupError, PermissionError, FileNotFoundError):
             assert str(tmp_path).encode() not in process.read_bytes(), process
     assert list((tmp_path / "home/.cache/opdock/v1/tmp").iterdir()) == []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock build --all and --jit: everything that is found, ahead of time, for any architectures."""
+"""Tests opdock build --all and --jit: builds every plugin that is found, ahead of time, for any
+architectures."""
 
 import json
 import os
@@ -27,7 +28,8 @@ esac
 
 @pytest.fixture
 def world(tmp_path, opdock):
-    """add(name, source, device): a source plugin; build(*arguments, **variables) -> Result."""
+    """Returns an object with add(name, source, device), which makes a source plugin, and
+    build(*arguments, **variables) -> Result."""
     (tmp_path / "home/.cache/opdock").mkdir(mode=0o700, parents=True)
     places = tmp_path / "places"
     places.mkdir()
@@ -154,11 +156,12 @@ def test_all_leaves_out_what_nobody_asked_for(world):
 
 
 def test_all_builds_nothing_that_others_could_have_written(opdock, world):
-    """In a place that nobody named; the plugins that come with Opdock are found too."""
+    """The plugin is in a place that nobody named; the plugins that come with Opdock are found
+    too."""
     place = world.path.parent / "home/.local/share/opdock/plugins"
     shutil.copytree(world.add("good"), place / "good")
     (place / "good").chmod(0o777)
-    shutil.rmtree(world.path.parent / "home/.config")  # the consent
+    shutil.rmtree(world.path.parent / "home/.config")  # revokes the trust
     result = opdock("build", "--all", "--json", PATH="")
     plugins = {one["plugin"]: one for one in result.json["plugins"]}
     assert result.status == 1 and {"good", "noop", "softmax"} <= set(plugins)
@@ -187,7 +190,7 @@ def test_the_visible_gpus_decide_unless_a_list_does(world):
 
 
 def from_least(world, name, least, devices="cuda"):
-    """A source plugin for GPUs from that architecture on."""
+    """Makes a source plugin for GPUs from that architecture on."""
     folder = world.add(name, f"{name}.cu", devices)
     toml = folder / "plugin.toml"
     toml.write_text(toml.read_text() + f'[build]\nleast-cuda-arch = "{least}"\n')
@@ -223,7 +226,7 @@ def test_what_is_below_the_least_architecture_is_left_out(world):
 
 @needs_tools
 def test_a_toolkit_that_the_driver_refuses(world):
-    """For the GPU here it is not built; for others it is tried, with a warning."""
+    """It is not built for the GPU of this machine; for others it is tried, with a warning."""
     folder = world.add("kernels", "kernels.cu", "cuda")
     nvcc = world.tool("nvcc", NVCC)
     old = {"CUDACXX": str(nvcc), **gpus("sm_90", cuda=12040)}
@@ -266,7 +269,8 @@ def test_a_toolkit_of_another_cuda_than_the_torch_that_is_linked(tmp_path, world
     (site / "torch/version.py").write_text(f"cuda: Optional[str] = {cuda}\n")
     tools = {"CUDACXX": str(world.tool("nvcc", NVCC)), "VIRTUAL_ENV": str(tmp_path / "env")}
     words = [folder, "--archs", "9.0", "--json"]
-    assert "toolkit-torch" not in codes(world.build(*words, **tools).json["reasons"])  # not linked
+    # Torch is not linked.
+    assert "toolkit-torch" not in codes(world.build(*words, **tools).json["reasons"])
     toml = (folder / "plugin.toml").read_text()
     (folder / "plugin.toml").write_text(toml + '\n[requires]\ntorch = ">=2.9"\n')
     found = codes(world.build(*words, **tools).json["reasons"])
@@ -319,7 +323,7 @@ def test_ctrl_c_stops_all_that_is_left(tmp_path, world):
         out, _ = command.communicate(timeout=20)
     assert command.returncode == 130
     assert [codes(one["reasons"]) for one in json.loads(out)["plugins"]] == [["cancelled"]] * 2
-    assert len(reached.read_text().split("\n")) == 2  # one line: the second was not begun
+    assert len(reached.read_text().split("\n")) == 2  # one line: the second build was not begun
 
 
 @pytest.mark.parametrize(
@@ -344,7 +348,7 @@ def test_what_cannot_be_meant(world, words):
 
 @pytest.fixture
 def binary(world):
-    """A place with one binary plugin that carries device source."""
+    """Returns a place with one binary plugin that carries device source."""
     shutil.copy(PLUGINS / "noop.so", world.path)
     return world
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock cache: what it prints, its JSON, its exit status."""
+"""Tests opdock cache: what it prints, its JSON, its exit status."""
 
 import os
 import pathlib
@@ -8,7 +8,8 @@ import tempfile
 
 import pytest
 
-# A cache below a folder that others can write is refused: the system's temporary one will not do.
+# A cache below a folder that others can write is refused, so the system's temporary folder cannot
+# be used.
 BUILD = pathlib.Path(os.environ["OPDOCK_COMMAND"]).parent
 KEY = "ab" * 32
 MAKER = "0123456789abcdef"
@@ -22,7 +23,7 @@ def cache():
 
 
 def damage(cache):
-    """Puts something that is no entry where one could be."""
+    """Puts a file that is no entry where an entry could be."""
     path = cache / "v1" / "kernels" / KEY[:2] / KEY / MAKER
     path.parent.mkdir(parents=True)
     path.write_bytes(b"rubbish")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The opdock command: what it prints, its JSON, its exit status."""
+"""Tests the opdock command: what it prints, its JSON, its exit status."""
 
 import os
 import pathlib
@@ -43,7 +43,7 @@ def test_list_says_why_each_other_is_not_usable(opdock, folder):
 
 
 def test_list_prints_a_line_a_plugin(opdock, folder):
-    """Of those that are not usable the reasons' codes."""
+    """Unusable plugins are shown with the codes of their reasons."""
     lines = opdock("list", "--plugin-path", folder).out.splitlines()
     assert [line.split() for line in lines[:4]] == [
         ["PLUGIN", "VERSION", "VERDICT", "DEVICES"],
@@ -98,7 +98,8 @@ def test_list_of_nothing_says_where_to_look(opdock):
 
 
 def test_plugins_of_python_packages_are_found_without_importing_them(opdock, tmp_path):
-    """By entry points, also of a subpackage; what another environment or no package has is not."""
+    """Entry points announce them, also in a subpackage; plugins of another environment or of no
+    package are not found."""
     site = tmp_path / "site"
     for name, value in (("first", "first.below"), ("lost", "nowhere"), ("first-1", "first.two")):
         info = site / f"{name.replace('-', '_')}-1.0.dist-info"
@@ -203,7 +204,8 @@ def test_explain_of_an_unknown_name_lists_the_known_ops(opdock, folder):
 
 
 def test_explain_of_an_unknown_name_among_many_lists_none(opdock):
-    """A name that is near is all that is said; else where the names are."""
+    """If a similar name exists, only that is reported; otherwise the message tells where the names
+    are listed."""
     many = {"OPDOCK_PLUGIN_PATH": str(PLUGINS)}
     told = opdock("explain", "sofmax", **many).err
     assert "did you mean softmax" in told and told.count("\n") == 1
@@ -321,7 +323,7 @@ TOOLS = [
 
 
 def test_doctor_names_the_package_of_everything_that_is_missing(opdock, tmp_path):
-    """PATH and HOME are empty folders; what lies in system folders may be there or not."""
+    """PATH and HOME are empty folders; programs in system folders may exist or not."""
     report = opdock("doctor", "--json", PATH=str(tmp_path)).json
     tools = {tool["name"]: tool for tool in report["tools"]}
     assert list(tools) == TOOLS
@@ -392,7 +394,8 @@ def test_doctor_with_nothing_in_path_says_what_building_misses(opdock, tmp_path)
 
 
 def fake_tools(folder, **texts):
-    """Programs that answer any question with their text; NVCC's also to --help and --dryrun."""
+    """Makes programs that answer any question with their text; NVCC's answers also --help and
+    --dryrun."""
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         program = folder / name.replace("_", "+")
@@ -611,7 +614,7 @@ def test_help_and_version_are_good(opdock, arguments):
 
 
 def read_terminal(arguments, environment):
-    """What the command prints on a terminal of 60 columns."""
+    """Returns what the command prints on a terminal of 60 columns."""
     master, slave = pty.openpty()
     subprocess.run(["stty", "cols", "60"], stdin=slave, check=True)
     process = subprocess.Popen(arguments, stdout=slave, stderr=slave, env=environment)
@@ -697,7 +700,7 @@ def test_run_names_what_is_wrong(opdock, arguments, status, text):
 
 
 def members(value):
-    """The names of all members below a JSON value; of maps whose keys are data, none."""
+    """Yields the names of all members below a JSON value, except in maps whose keys are data."""
     if isinstance(value, list):
         return set().union(*map(members, value))
     if not isinstance(value, dict):

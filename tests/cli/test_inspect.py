@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock inspect of wheels, folders and packages, for machines that are described."""
+"""Tests opdock inspect on wheels, folders and packages, for machines that are described."""
 
 import html.parser
 import os
@@ -21,7 +21,7 @@ from native_files import fat_binary, install, library, wheel
 
 @pytest.fixture
 def made(tmp_path):
-    """made(*architectures, **options) -> the bytes of a library."""
+    """Returns made(*architectures, **options) -> the bytes of a library."""
 
     def make(*archs, **options):
         return library(tmp_path / "made" / "x.so", archs=archs, **options)
@@ -74,7 +74,7 @@ def test_each_gpu_that_is_described_counts(opdock, tmp_path, made):
     path = wheel(tmp_path, {"foo/x.so": made(80)})
     good = opdock("inspect", path, "--gpu", "sm_80", "--gpu", "sm_86", "--driver", "570")
     assert good.status == 0 and "sm_86" in good.out
-    assert "cuda:" not in good.out  # no program sees a GPU that is described
+    assert "cuda:" not in good.out  # a GPU that is only described is not visible to programs
     both = opdock("inspect", path, "--gpu", "sm_80", "--gpu", "sm_90", "--driver", "570")
     assert both.status == 1 and "native sm_80" in both.out and "none" in both.out
 
@@ -86,7 +86,7 @@ def test_the_worst_package_comes_first(opdock, tmp_path, made):
     report = opdock("inspect", tmp_path, "--gpu", "sm_90", "--driver", "570", "--json").json
     # "made" is the folder of the library itself.
     assert [package["name"] for package in report["packages"]][0] == "ccc"
-    assert report["summary"]["rejected"] == 2  # ccc, and the library that lies there
+    assert report["summary"]["rejected"] == 2  # ccc, and the library in that folder
     code = {package["name"]: package["gpus"][0]["code"] for package in report["packages"]}
     assert code["aaa"] == "native" and code["bbb"] == "no-code" and code["ccc"] == "none"
 
@@ -98,7 +98,7 @@ def test_of_several_files_the_worst_decides(opdock, tmp_path, made):
 
 
 def test_what_is_for_another_vendor_is_no_cause_beside_what_fits(opdock, tmp_path, made):
-    """As in packages that hold a library for CUDA and one for ROCm."""
+    """Some packages contain one library for CUDA and one for ROCm."""
     path = wheel(tmp_path, {"foo/cuda.so": made(80), "foo/other.so": made()})
     alone = opdock("inspect", path, "--gpu", "gfx90a", "--rocm", "6.2", "--json")
     cause = only(alone.json)["cause"]
@@ -136,7 +136,7 @@ def test_images_of_a_plugin_are_judged_for_each_of_its_gpus(opdock):
 
 
 def test_source_that_a_plugin_carries_counts_for_a_gpu_without_image(opdock):
-    """It is compiled when the GPU first asks for it."""
+    """The source is compiled when the GPU first needs it."""
     images = opdock("inspect", PLUGINS / "softmax.so", "--json").json["images"]
     if not any(image["kind"] == "source" for image in images):
         pytest.skip("the plugins were built without device source")
@@ -187,7 +187,7 @@ def test_a_library_beside_it_in_the_wheel_is_found(opdock, tmp_path):
 
 
 def test_a_missing_library_is_the_last_of_the_causes(opdock, tmp_path):
-    """Another package may bring it."""
+    """Another package may provide the library."""
     folder = tmp_path / "m"
     library(folder / "libgone.so", flags=["-Wl,-soname,libgone.so"])
     source = "int found(void); int outer(void) { return found(); }"
@@ -394,7 +394,7 @@ def test_a_pure_wheel_is_usable(opdock, tmp_path):
 
 
 class Page(html.parser.HTMLParser):
-    """Tags with their attributes, and the text."""
+    """Parses a page into tags with their attributes, and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -437,7 +437,8 @@ def test_the_page_has_the_matrix_and_nothing_from_elsewhere(opdock, tmp_path, ma
 
 
 def test_a_page_replaces_nothing_but_a_page(opdock, tmp_path, made):
-    """What is meant as a further file to inspect stays, and so does what else was there."""
+    """A file that was meant as a further file to inspect is not overwritten, nor is any other
+    file."""
     library = tmp_path / "made" / "x.so"
     made()
     path = wheel(tmp_path, {"foo/x.so": made()})

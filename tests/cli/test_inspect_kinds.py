@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`opdock inspect` of files that real tools made: what each is called, and what bundles hold."""
+"""Tests `opdock inspect` on files that real tools made: their kind, and the contents of bundles."""
 
 import bz2
 import gzip
@@ -22,7 +22,8 @@ def tool(name):
 
 @pytest.fixture
 def reason(opdock, tmp_path):
-    """The only reason that `opdock inspect` gives for a file of these bytes, and the report."""
+    """Returns the only reason that `opdock inspect` gives for a file of these bytes, and the
+    report."""
 
     def inspect(content):
         path = tmp_path / "file.so"
@@ -116,7 +117,7 @@ def test_a_shared_object_of_another_processor(reason, tmp_path, target):
     assert found["found"] == report["machine_name"] == target.replace("powerpc", "ppc")
 
 
-# ---- HIP's bundles, written here as clang writes them
+# ---- HIP bundles, written here as clang writes them
 
 TARGETS = ["host-x86_64-unknown-linux-gnu-", "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"]
 TARGETS += [f"hipv4-amdgcn-amd-amdhsa--gfx{number}" for number in (906, 942, 1100, 1201)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock inspect: which files of a package count, and what other packages bring."""
+"""Tests opdock inspect: which files of a package count, and what other packages provide."""
 
 import sys
 import venv
@@ -18,7 +18,8 @@ PYTHON = "void *PyLong_FromLong(long); void *use(void) { return PyLong_FromLong(
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The bytes of libraries: good, without libgone.so, that itself; for Python; for GPUs."""
+    """Returns the bytes of libraries: a good one, one that lacks libgone.so, libgone.so, one for
+    Python, some for GPUs."""
     folder = tmp_path_factory.mktemp("made")
     gone = library(folder / "libgone.so", flags=["-Wl,-soname,libgone.so"])
     return {
@@ -32,7 +33,7 @@ def made(tmp_path_factory):
 
 
 def inspected(opdock, *words, **variables):
-    """(exit status, the only package)."""
+    """Returns (exit status, the only package)."""
     result = opdock("inspect", *words, "--json", **variables)
     (package,) = result.json["packages"]
     return result.status, package
@@ -60,7 +61,7 @@ def test_what_the_import_does_not_load_is_listed_only(opdock, tmp_path, made):
     assert (status, package["verdict"], package["cause"]) == (0, "usable", None)
     found = files_of(package)
     assert found["foo/_core.so"]["counts"] and not found["foo/_extra.so"]["counts"]
-    assert found["foo/_extra.so"]["verdict"] == "rejected"  # and is told
+    assert found["foo/_extra.so"]["verdict"] == "rejected"  # it is reported anyway
     assert package["files"][0]["file"] == "foo/_core.so"
     files["foo/__init__.py"] = b"from . import _core, _extra\n"
     status, package = inspected(opdock, wheel(tmp_path, files))
@@ -84,7 +85,7 @@ def test_one_library_for_each_version_of_cuda(opdock, tmp_path, made):
     assert counted == ["foo/libfoo_cuda128.so"]
     status, package = inspected(opdock, path, "--gpu", "sm_70", "--driver", "570")
     assert (status, package["cause"]["code"]) == (1, "arch-mismatch")
-    # Each GPU may have its own.
+    # Each GPU may have its own library.
     assert inspected(opdock, path, *words, "--gpu", "sm_86")[0] == 0
 
 
@@ -110,7 +111,7 @@ def test_a_library_that_the_wheel_lacks(opdock, tmp_path, made, requires, verdic
 
 @pytest.fixture
 def environment(tmp_path):
-    """A virtual environment without packages, and where they go."""
+    """Makes a virtual environment without packages; returns it and the folder for packages."""
     root = tmp_path / "env"
     venv.create(root, with_pip=False)
     return root, next(root.glob("lib/python*/site-packages"))
@@ -125,7 +126,7 @@ def test_a_sibling_that_is_required_is_loaded_before(opdock, tmp_path, made, env
     assert (result.status, verdicts) == (0, {"foo": "usable", "bar": "usable"})
     for words in (["--environment"], ["--package", "foo"]):
         assert opdock("inspect", *words, VIRTUAL_ENV=str(root)).status == 0
-    # Nobody requires this package, so nothing says whether it is loaded first.
+    # No package requires this one, so nothing says whether bar is loaded first.
     install(site, "other", {"other.so": made["lacks"]})
     result = opdock("inspect", root, "--json")
     verdicts = {package["name"]: package["verdict"] for package in result.json["packages"]}
@@ -146,7 +147,7 @@ def test_with_a_package_its_libraries_are_there(opdock, tmp_path, made, environm
     words = ("inspect", alone, "--with", "baz")
     assert opdock("inspect", alone).status == 1
     assert opdock(*words, VIRTUAL_ENV=str(root)).status == 0
-    # What is there is compared: a library of the name without the symbol is of no use.
+    # The actual library is checked: one with this name but without the symbol does not help.
     (site / "baz" / "libgone.so").write_bytes(made["good"])
     library(site / "baz" / "libgone.so", source="int other;", flags=["-Wl,-soname,libgone.so"])
     result = opdock(*words, VIRTUAL_ENV=str(root))
@@ -196,7 +197,7 @@ def test_nothing_to_do_is_no_advice(opdock, tmp_path, made):
 
 
 def test_list_and_explain_for_another_machine(opdock):
-    """What is compiled when it is first used counts, and a GPU is called as it was given."""
+    """Images that are compiled at first use count, and a GPU is named as the user wrote it."""
     archs = opdock("inspect", PLUGINS / "softmax.so", "--json").json
     if not any(image["kind"] == "source" for image in archs["images"]):
         pytest.skip("the plugins were built without device source")
@@ -211,7 +212,7 @@ def test_list_and_explain_for_another_machine(opdock):
         assert later or devices[name]["image"] is not None
     text = opdock("list", *words)
     assert text.status == 0 and "cuda:0" not in text.out
-    for kind, gpu in (("cuda", "12.9"), ("rocm", "gfx90a")):  # of a kind, whatever they are called
+    for kind, gpu in (("cuda", "12.9"), ("rocm", "gfx90a")):  # by kind, however the GPUs are named
         one = opdock("list", "softmax", "--device", kind, *words, "--json").json["plugins"]
         assert [plugin["name"] for plugin in one] == ["softmax"]
         assert gpu in [device["device"] for device in one[0]["devices"]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock install, and what `opdock build` says comes next."""
+"""Tests opdock install, and the next step that `opdock build` names."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from test_build import SOURCE, TOML, needs_tools
 
 @pytest.fixture
 def place(tmp_path, opdock):
-    """The user's plugin folder; the test's own folders are vouched for."""
+    """Returns the user's plugin folder; the test's own folders are trusted."""
     (tmp_path / "home/.cache/opdock").mkdir(mode=0o700, parents=True)
     assert opdock("trust", tmp_path).status == 0
     return tmp_path / "home/.local/share/opdock/plugins"
@@ -42,7 +42,7 @@ def test_a_newer_one_takes_its_place_by_rename(opdock, place):
         result = opdock("install", CASES / "good_v2.so")
         assert result.status == 0 and "good 2.0 was installed in the place of 1.0" in result.out
         old.seek(0)
-        assert old.read() == before  # who has it open keeps it
+        assert old.read() == before  # a process that has it open keeps the old file
         assert os.fstat(old.fileno()).st_nlink == 0
     assert names(place) == ["good.so"]
     assert (place / "good.so").read_bytes() == (CASES / "good_v2.so").read_bytes()
@@ -105,7 +105,7 @@ def test_uninstall_removes_what_install_put_there(opdock, place, tmp_path):
     assert names(place) == []
     again = opdock("uninstall", "good", "--json")
     assert again.status == 1 and "good.so" not in again.out and "`opdock install`" in again.err
-    # Nothing but plugins of that name, and nothing elsewhere.
+    # It removes only plugins of that name, and only from that folder.
     (place / "mine.so").write_text("mine")
     assert opdock("uninstall", "mine").status == 2 and names(place) == ["mine.so"]
     (place.parent / "good.so").write_bytes((CASES / "good.so").read_bytes())

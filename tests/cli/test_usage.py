@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line itself: help, hints, exit statuses, errors as JSON, completion, manual."""
+"""Tests the command line itself: help, hints, exit statuses, errors as JSON, completion, manual."""
 
 import json
 import os
@@ -142,7 +142,7 @@ def test_one_missing_path_of_several_is_named(opdock, folder):
 
 @pytest.mark.parametrize("kind", ["build", "test", "bench", "wheel", "install", "inspect"])
 def test_a_name_that_is_neither_here_nor_found(opdock, source, folder, kind):
-    """Where a path is taken, a plugin's name is; one that is near is offered."""
+    """These commands take a path or a plugin's name; they suggest a similar name."""
     found = {"OPDOCK_PLUGIN_PATH": f"{folder}:{source}"}
     near = "good" if kind in ("inspect", "install") else "doubled"
     for name, told in ((f"{near}x", f"did you mean {near}?"), ("qqqqqq", "`opdock list` shows")):
@@ -236,7 +236,7 @@ def test_an_op_that_nothing_serves_has_its_reasons_as_json(opdock, folder):
 
 
 def test_an_error_of_several_lines_keeps_them(opdock, folder):
-    """Indented, so that no line of a text that is not ours passes for another error."""
+    """Further lines are indented, so that no line of foreign text can pass for another error."""
     first, *others = opdock("run", "note_major", "--plugin-path", folder).err.splitlines()
     assert first.startswith("opdock: ") and "\\x0a" not in first
     assert others and all(line.startswith("  ") for line in others)
@@ -261,7 +261,7 @@ def all_commands():
 
 
 def bash_completes(opdock, tmp_path, *words):
-    """What bash offers for the last of the words."""
+    """Returns the completions that bash offers for the last of the words."""
     script = tmp_path / "opdock.bash"
     script.write_text(opdock("completion", "bash").out)
     program = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plugins to move, and what must hold of them afterwards."""
+"""Fixtures with plugins to rewrite, and the checks that must hold afterwards."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 SOURCE = Path(__file__).resolve().parents[2]
 SOFTMAX = BUILD / "plugins" / "softmax.so"
 
-# The definition, in NumPy. Nothing stands in for the plugin: no build, no reference.
+# Compares with the definition, in NumPy. No build and no reference may replace the plugin.
 CALL_SOFTMAX = """
 import numpy, opdock
 x = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
@@ -41,7 +41,7 @@ def run_well(*command, **more):
 
 
 def codes(report):
-    """What the verdict says of the file, whatever GPUs this machine has."""
+    """Returns the reasons' codes that concern the file, independent of the machine's GPUs."""
     return [reason["code"] for reason in report["reasons"] if reason["stage"] != "device"]
 
 
@@ -50,8 +50,8 @@ def images(report):
 
 
 def check(path, call, original, wanted=()):
-    """The verdict is as before, images and their digests too; the loader loads the file, and its op
-    computes what is right."""
+    """Checks that the verdict, which covers the images' digests, and the list of images are as
+    before, that the loader loads the file, and that its op computes the right result."""
     report = opdock.inspect(path)
     assert (report["verdict"], codes(report)) == ("usable", list(wanted)), report["reasons"]
     assert images(report) == images(opdock.inspect(original))

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shifts all virtual addresses of a shared object by a constant, as prelink did: what is found by
-anything but the addresses that the ELF specification has does not survive it."""
+"""Shifts all virtual addresses of a shared object by a constant, as prelink did.
+
+A reader that finds parts by anything but the addresses in the ELF specification fails on such a
+file."""
 
 import struct
 
 PT_LOAD, PT_DYNAMIC, PT_GNU_STACK = 1, 2, 0x6474E551
 SHF_ALLOC, SHT_SYMTAB, SHT_DYNSYM = 2, 2, 11
 SHN_UNDEF, SHN_ABS, STT_TLS = 0, 0xFFF1, 6
-# Those of DT_… whose value is an address.
+# The DT_… tags whose value is an address.
 POINTERS = {3, 4, 5, 6, 7, 12, 13, 23, 25, 26, 32, 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFE}
 DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_JMPREL, DT_PLTGOT, DT_RELR = 2, 7, 8, 23, 3, 36
-# Whose addend is an address (RELATIVE, IRELATIVE), and whose place holds one until it is bound.
+# Relocation types: those whose addend is an address (RELATIVE, IRELATIVE), and those whose place
+# holds one until it is bound.
 ADDRESSES = {62: (8, 37), 183: (1027, 1032)}
 SLOTS = {62: 7, 183: 1026}
 
@@ -39,7 +42,7 @@ class Shifter:
             struct.pack_into("<Q", self.data, at, value + self.distance)
 
     def place(self, address):
-        """Where the bytes at an address, not yet shifted, lie in the file."""
+        """Returns the file offset of the bytes at an address that is not yet shifted."""
         for offset, begin, size in self.loads:
             if begin <= address < begin + size:
                 return offset + address - begin
@@ -77,7 +80,8 @@ class Shifter:
             if table in entries:
                 self.relocations(self.place(entries[table]), entries[length])
         if DT_PLTGOT in entries and self.machine == 62:
-            self.add(self.place(entries[DT_PLTGOT]), only_if_set=True)  # the dynamic section's
+            # It holds the dynamic section's address.
+            self.add(self.place(entries[DT_PLTGOT]), only_if_set=True)
 
     def run(self):
         self.dynamic()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin stays what it is after tools have rewritten its file. Oracles: the plugin before, NumPy,
-the loader."""
+"""Tests that a plugin works unchanged after tools have rewritten its file. Oracles: the plugin
+before, NumPy, and the loader."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ assert len(LONG) > 10000
 
 LIBGCC = run_well("cc", "-print-file-name=libgcc_s.so.1").strip()
 
-# What patchelf can be asked for that makes parts of the file longer, and so moves them.
+# Requests to patchelf that make parts of the file longer, and so move them.
 REQUESTS = {
     "short-rpath": ["--set-rpath", "/x"],
     "long-rpath": ["--set-rpath", LONG],
@@ -64,7 +64,7 @@ def tool(name, package):
 
 
 def segments_of(data):
-    """Where the headers of the PT_LOAD segments are."""
+    """Returns the offsets of the headers of the PT_LOAD segments."""
     (begin,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
     headers = range(begin, begin + 56 * count, 56)
     return [at for at in headers if struct.unpack_from("<I", data, at) == (1,)]
@@ -150,7 +150,7 @@ def test_other_addresses_after_patchelf(softmax):
 
 
 def write_wheel(folder, plugin):
-    """A wheel for this machine with one plugin: a package of two files."""
+    """Writes a wheel for this machine with one plugin: a package of two files."""
     info = "plugged-1.0.dist-info"
     tag = f"py3-none-linux_{platform.machine()}"
     files = {
@@ -172,8 +172,8 @@ def write_wheel(folder, plugin):
 
 
 def test_auditwheel_repair(softmax, tmp_path, monkeypatch):
-    """The plugin needs a library that no system has, so that auditwheel puts it into the wheel and
-    gives the plugin an RPATH."""
+    """The plugin needs a library that no system has, so auditwheel puts it into the wheel and gives
+    the plugin an RPATH."""
     pytest.importorskip("auditwheel", reason="auditwheel is not installed")
     program = patchelf_of(PATCHELFS[-1])
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
@@ -196,7 +196,7 @@ def test_auditwheel_repair(softmax, tmp_path, monkeypatch):
     check(plugin, CALL_SOFTMAX, SOFTMAX)
 
 
-# ---- what no loader minds
+# ---- changes that no loader notices
 
 FOREIGN_NOTES = {
     "a descriptor that leaves its segment": '.long 4, 0x100000, 1\n.asciz "GNU"\n.zero 16\n',
@@ -220,7 +220,7 @@ def test_a_runpath_of_ten_thousand_bytes(twice):
 
 
 def test_a_file_without_its_last_bytes(softmax):
-    """Linkers put the section headers last; no segment has them."""
+    """Linkers put the section headers last, outside of all segments."""
     data = softmax.read_bytes()
     end = max(
         struct.unpack_from("<Q", data, at + 8)[0] + struct.unpack_from("<Q", data, at + 32)[0]
@@ -282,7 +282,7 @@ def test_linkers(twice, linker, options):
     except AssertionError:
         pytest.skip(f"ld.{linker} does not know {' '.join(options)}")
     if codes(opdock.inspect(path)) == ["executable-stack"] and "nognustack" in options:
-        return  # lld marks the stack as executable then
+        return  # lld then marks the stack as executable
     if loader_refuses(path):
         assert opdock.inspect(path)["verdict"] == "rejected"
     else:
@@ -298,7 +298,7 @@ def test_executable_stacks_are_refused_by_policy(twice):
 
 
 def test_a_hidden_table_is_named(twice, tmp_path):
-    """As a version script from before the table had a symbol makes it."""
+    """A version script written before the table had a symbol hides it like this."""
     script = tmp_path / "old.map"
     script.write_text("{ global: opdock_plugin_v*; local: *; };\n")
     report = opdock.inspect(twice("hidden", "", f"-Wl,--version-script={script}"))
