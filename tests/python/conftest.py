@@ -14,7 +14,8 @@ def _has(module):
     return importlib.util.find_spec(module) is not None
 
 
-# Code of child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
+# Defines child(work), which forks a child that does `work` and returns its status; SIGALRM ends a
+# child that hangs.
 FORKED_CHILD = """\
 import os, signal
 def child(work):
@@ -52,9 +53,10 @@ def torch():
 
 @pytest.fixture
 def cuda(torch):
-    """torch, where it reaches a GPU."""
+    """Returns torch, if it can use a GPU."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA GPU, or a torch without CUDA")
-    # Seen with two GPUs: after a test of another library's arrays the second one was current.
+    # On a machine with two GPUs, the second one was current after a test of another library's
+    # arrays.
     torch.cuda.set_device(0)
     return torch

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binding, defaults, results, out=, errors: with NumPy, against what the test plugin reports."""
+"""Tests binding, defaults, results, out= and errors: with NumPy, against what the test plugin
+reports."""
 
 import pickle
 import threading
@@ -10,7 +11,7 @@ import pytest
 import opdock
 
 X = np.ones((2, 3), np.float32)
-#: What py_show shows for its defaults: see plugin/pytests.cc.
+#: What py_show reports for its defaults; see plugin/pytests.cc.
 DEFAULTS = [6, 7, 0.5, 1, 0, 0, 4, 255, 0, -1, -1, 12, -1, 0, -1, -1]
 POSITION = dict(x=0, i=1, f=2, b=3, real=4, imag=5, s=6, code=7, bits=8, device=9, index=10)
 POSITION |= dict(sizes=11, y=12, xs=13, seed=14, offset=15)
@@ -140,7 +141,7 @@ def test_results_of_several_kinds(ops):
 
 def test_out(ops):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    out = np.zeros((3, 2), np.float32).T  # other strides than a fresh result
+    out = np.zeros((3, 2), np.float32).T  # strides differ from a fresh result's
     assert ops.py_copy(x, out=out) is out
     np.testing.assert_array_equal(out, x)
     assert ops.py_copy(x, out=(out,)) is out
@@ -263,7 +264,7 @@ def test_functions_pickle_by_name(ops):
 
 
 def test_a_blocking_op_lets_other_threads_run(ops):
-    # Each of the two calls waits for the other: with the GIL held neither would see it come.
+    # Each of the two calls waits for the other: if one held the GIL, the other could not arrive.
     results = {}
 
     def meet(who):
@@ -278,7 +279,7 @@ def test_a_blocking_op_lets_other_threads_run(ops):
 
 
 class Exporter:
-    """An array that speaks __dlpack__ alone."""
+    """An array that supports only __dlpack__."""
 
     def __init__(self, array):
         self.array = array
@@ -306,7 +307,8 @@ def test_large_arrays_let_other_threads_run(ops, kind):
             time.sleep(0)
 
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # nobody is asked to give the GIL up: only a release lets it go
+    # No thread is asked to give up the GIL: only an explicit release frees it.
+    sys.setswitchinterval(1000)
     try:
         thread = threading.Thread(target=count)
         thread.start()

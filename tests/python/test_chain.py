@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chain end to end: real sources, real tools, new processes; and where no tool is reachable."""
+"""Tests the chain end to end: real sources, real tools, new processes; and where no tool is
+reachable."""
 
 import json
 import os
@@ -83,7 +84,8 @@ class Done:
 
 
 class Room:
-    """A folder of plugins and a cache; processes that see these and nothing of the user's."""
+    """A folder of plugins and a cache, and processes that see only these and nothing of the
+    user's."""
 
     def __init__(self, top):
         self.top = top
@@ -118,14 +120,14 @@ class Room:
         )
 
     def without_tools(self, code=USE, **variables):
-        """The same where no program can be found by its name."""
+        """Does what run() does, where no program can be found by its name."""
         gone = {"PATH": str(self.top / "empty"), "VIRTUAL_ENV": "", **variables}
         return self.run(code, **gone)
 
 
 @pytest.fixture
 def room():
-    # Not below /tmp, where no cache is kept.
+    # The folder is not below /tmp, where no cache is kept.
     top = Path(tempfile.mkdtemp(prefix="chain-", dir=BUILD))
     yield Room(top)
     shutil.rmtree(top, ignore_errors=True)
@@ -133,7 +135,7 @@ def room():
 
 @pytest.fixture(scope="module")
 def built():
-    """A room whose plugin has been built; tests leave it as it is."""
+    """Yields a room whose plugin has been built; tests do not change it."""
     top = Path(tempfile.mkdtemp(prefix="chain-", dir=BUILD))
     room = Room(top)
     room.add()
@@ -143,7 +145,7 @@ def built():
 
 
 def copy_of(built, room):
-    """Puts the built room's plugin and cache into `room`."""
+    """Copies the built room's plugin and cache into `room`."""
     shutil.copytree(built.top / "plugins", room.top / "plugins", dirs_exist_ok=True)
     shutil.copytree(built.top / "cache", room.top / "cache")
     return room
@@ -214,7 +216,7 @@ def build_ahead_of_time(room, folder):
 
 
 def test_what_was_built_ahead_of_time_serves_the_first_use(room):
-    """Where no GPU is here the two choose different architectures for a plugin that has CUDA."""
+    """Without a GPU the two builds choose different architectures for a plugin that has CUDA."""
     declaration = room.add() / "plugin.toml"
     declaration.write_text(declaration.read_text().replace('["cpu"]', '["cpu", "cuda"]'))
     build_ahead_of_time(room, declaration.parent)
@@ -222,7 +224,7 @@ def test_what_was_built_ahead_of_time_serves_the_first_use(room):
 
 
 def add_levels(room):
-    """The plugin triple with a source that is compiled once for each level."""
+    """Adds the plugin triple with a source that is compiled once for each level."""
     folder = room.add()
     (folder / "meson.build").write_text(
         "opdock_plugins += [{'name': 'triple', 'toml': files('plugin.toml'),\n"
@@ -240,7 +242,7 @@ def add_levels(room):
 
 
 def compiled_levels(room):
-    """Of each build in the cache, the older first, the levels that were compiled."""
+    """Returns the levels that were compiled, for each build in the cache, oldest first."""
     logs = sorted(room.top.glob("cache/**/build.log"), key=os.path.getmtime)
     return [sorted(set(re.findall(r"triple-(\w+)\.a", log.read_text()))) for log in logs]
 
@@ -318,7 +320,7 @@ def test_the_reference_takes_torch_tensors_too(room, torch):
 
 
 def test_the_reference_writes_in_place_where_the_op_may(room, torch):
-    """Each output may be an argument, also where the reference returns its arguments."""
+    """Each output may be an argument, even if the reference returns its arguments."""
     made = room.add()
     toml = (made / "plugin.toml").read_text().replace('["thread-safe"]', '["in-place"]')
     toml += """
@@ -509,7 +511,7 @@ def test_a_policy_can_be_said_in_three_places(room, place):
         told = "OPDOCK_BUILD"
     elif place == "program":
         code = 'import opdock; opdock.configure(build="never", fallback="error")\n' + REFUSED
-        variables["OPDOCK_BUILD"] = "always"  # overruled
+        variables["OPDOCK_BUILD"] = "always"  # configure() has precedence
         told = "opdock_options"
     else:
         config = room.top / "home" / ".config" / "opdock" / "config.toml"
@@ -533,7 +535,7 @@ def test_a_wrong_policy_is_an_error_that_names_its_place(room):
 
 
 def test_ctrl_c_stops_the_build_cleanly(room):
-    # A header that takes the compiler minutes.
+    # The source takes the compiler minutes.
     room.add(
         source="#define A(x) x x x x x x x x\n" + SOURCE + "int f(int a) { A(A(A(A(A(A(A("
         "a += a * 3;))))))) return a; }\n"
@@ -598,7 +600,8 @@ print(json.dumps(ticks))
 
 
 def hidden_files():
-    """Every compiler, build tool and run-time compiler that a search could come upon here."""
+    """Returns every compiler, build tool and run-time compiler that a search could find on this
+    machine."""
     names = ["cc", "gcc", "g++", "c++", "clang", "clang++", "tcc", "as", "ld", "ld.lld", "ld.gold"]
     names += ["meson", "meson.py", "ninja", "ninja-build", "samu", "nvcc", "hipcc", "ptxas"]
     folders = [*os.environ["PATH"].split(":"), "/usr/bin", "/usr/local/bin", "/usr/local/cuda/bin"]
@@ -615,7 +618,7 @@ def hidden_files():
 
 @pytest.fixture(scope="module")
 def bare():
-    """A command prefix under which none of these files can be read or run."""
+    """Returns a command prefix under which none of these files can be read or run."""
     top = Path(tempfile.mkdtemp(prefix="bare-", dir=BUILD))
     nothing = top / "nothing"
     nothing.touch(mode=0o000)

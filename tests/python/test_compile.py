@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock.compile: images without a GPU, launches on the stand-in driver, and on a real GPU.
+"""Tests opdock.compile: images without a GPU, launches on the stand-in driver, and on a real GPU.
 
-On the stand-in (core/softgpu/driver) kernels are not executed, only recorded as they reached it.
-"""
+The stand-in (core/softgpu/driver) does not execute kernels here, it only records the launches."""
 
 import json
 import os
@@ -32,7 +31,7 @@ extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
 
 @pytest.fixture
 def cache():
-    """A folder for a cache: not below /tmp, where none is accepted."""
+    """Returns a folder for a cache. It is not below /tmp, where no cache is accepted."""
     build = os.environ.get("OPDOCK_BUILD_DIR")
     if build is None:
         pytest.skip("OPDOCK_BUILD_DIR is not set")
@@ -78,7 +77,7 @@ def test_errors_show_the_compilers_log_with_the_users_lines(nvrtc):
         opdock.compile(PROGRAM, kernels=["saxpy"], options=["--no-such-option"], arch="sm_90")
     with pytest.raises(opdock.IncompatibleError, match="jit-arch"):
         opdock.compile(PROGRAM, kernels=["saxpy"], arch="sm_9000")
-    # The next one is right.
+    # The next compilation succeeds.
     assert opdock.compile(PROGRAM, kernels=["saxpy"], arch="sm_90").image
     assert opdock.compile(PROGRAM, kernels=["saxpy"], arch="9.0").arch == "sm_90"
 
@@ -178,7 +177,7 @@ def run(code, env):
 
 @pytest.fixture
 def softgpu(nvrtc, cache, tmp_path):
-    """run(code) -> (what it printed, launches), on two stand-in GPUs."""
+    """Returns run(code) -> (what it printed, launches), on two stand-in GPUs."""
     folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "core" / "softgpu" / "driver"
 
     def go(code, failures=()):
@@ -342,7 +341,7 @@ def test_without_the_drivers_sizes_exact_types_are_asked_for(softgpu):
             print(error)
         f(1, 1, np.int32(5), np.float32(1), None, None)
         """,
-        failures=[{"function": "cuFuncGetParamInfo", "error": 801}],  # as before 12.4
+        failures=[{"function": "cuFuncGetParamInfo", "error": 801}],  # as in drivers before 12.4
     )
     assert out.startswith("None\n") and "argument 0" in out and "NumPy scalar" in out
     assert len(launches) == 1

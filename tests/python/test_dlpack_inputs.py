@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays that speak __dlpack__ only: JAX, and exporters made for the tests."""
+"""Tests arrays that support only __dlpack__: JAX, and exporters made for the tests."""
 
 import gc
 import weakref
@@ -11,7 +11,7 @@ import opdock
 
 
 class Box:
-    """Exports a NumPy array by the protocol, and remembers how it was asked."""
+    """Exports a NumPy array by the protocol, and records how it was asked."""
 
     def __init__(self, array, versioned=True):
         self.array = array
@@ -30,7 +30,7 @@ class Box:
 
 
 class OldBox(Box):
-    """As libraries did before DLPack 1.0."""
+    """Exports as libraries did before DLPack 1.0."""
 
     def __dlpack__(self, stream=None):
         self.asked.append((stream, None))
@@ -43,7 +43,7 @@ def test_exporters(ops, kind):
     box = kind(x.T)
     copy = ops.py_copy(box)
     np.testing.assert_array_equal(copy, x.T)
-    # No stream on the CPU; a version where the exporter knows of any.
+    # On the CPU no stream is passed; the version is passed if the exporter supports it.
     assert box.asked == [(None, (1, 3) if kind is Box else None)]
     assert ops.py_add_(box) is box
     assert x[0, 0] == 1
@@ -110,7 +110,8 @@ def test_the_exporters_error_is_the_cause(ops):
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, GeneratorExit])
 def test_what_is_no_failure_of_the_array_passes_as_it_is(ops, kind):
-    """Ctrl-C in a library that waits for its device, the end of the program, memory."""
+    """Such exceptions are no fault of the array: Ctrl-C while a library waits for its device, the
+    program's exit, lack of memory."""
 
     class Raises:
         def __dlpack__(self, **_):
@@ -171,7 +172,8 @@ def test_a_library_without_from_dlpack(ops):
 
 @pytest.fixture(scope="module")
 def jax():
-    """jax, whose arrays lie on the CPU, where the test plugin's ops are, also if it has a GPU."""
+    """Returns jax with its arrays on the CPU, where the test plugin's ops are, even if it has a
+    GPU."""
     jax = pytest.importorskip("jax", reason="jax is not installed")
     with jax.default_device(jax.devices("cpu")[0]):
         yield jax
@@ -202,7 +204,7 @@ def test_jax_tracers_are_refused(ops, jax):
 
 
 def on_a_gpu(array):
-    """Exports the array's memory as if it lay on cuda:0: nothing may touch it."""
+    """Exports the array's memory as if it were on cuda:0: no code may access it."""
     import ctypes
 
     class Tensor(ctypes.Structure):
@@ -243,12 +245,12 @@ def test_mixed_devices_name_the_argument(ops):
 
 
 def test_more_array_types_than_anyone_has():
-    """Two arguments of new types each: what is known of the one must not become the other's."""
+    """Two arguments of new types each: the cache entry of one type must not serve the other."""
     types = [type(f"Box{i}", (Box,), {}) for i in range(5000)]
     x = np.arange(3, dtype=np.float32)
     for kind in types:
         assert opdock.ops.py_copy(kind(x)).tolist() == [0, 1, 2]
-    # A NumPy scalar is looked at too, to see that it is no array.
+    # A NumPy scalar is examined too, to see that it is no array.
     found = opdock.ops.py_show(types[-1](x), f=np.float16(1.5), i=np.int8(4))
     assert isinstance(found, np.ndarray) and found[1:3].tolist() == [4, 1.5]
 
@@ -256,9 +258,9 @@ def test_more_array_types_than_anyone_has():
 def test_types_that_go_are_forgotten():
     x = np.arange(3, dtype=np.float32)
     gone = []
-    gc.freeze()  # the many objects that stay: they are not visited again and again
+    gc.freeze()  # excludes the many long-lived objects from the collections below
     for i in range(300):
-        # Where one type lay, one of another meaning may lie next.
+        # A type of another kind may get the address of one that was freed.
         kind = type("New", (Box,), {}) if i % 2 == 0 else type("New", (np.ndarray,), {})
         if i % 2 == 0:
             assert opdock.ops.py_copy(kind(x)).tolist() == [0, 1, 2]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""os.fork() while other threads, or hooks, are at work in the library; files changed under it."""
+"""Tests os.fork() while other threads or hooks run in the library; and files changed while in
+use."""
 
 import json
 import shutil
@@ -107,7 +108,8 @@ def triple(x, *, by=3.0):
 def test_the_doctor_tells_of_a_plugin_that_was_overwritten_while_loaded(room):  # noqa: F811 (the fixture by its name)
     plugin = room.top / "plugins" / "noop.so"
     shutil.copy(BUILD / "plugins" / "noop.so", plugin)
-    # As cp does it: cut, and the same bytes again. Nothing of it may run then, at exit either.
+    # The file is overwritten in place as by cp: truncated, then the same bytes again. No code of it
+    # may run after that, at exit either.
     code = (
         PRELUDE
         + f"""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On a CUDA GPU: streams, devices, threads, graphs, CuPy and JAX. Oracles: torch in float64."""
+"""Tests on a CUDA GPU: streams, devices, threads, graphs, CuPy and JAX. The oracle is torch in
+float64."""
 
 import threading
 
@@ -10,7 +11,7 @@ import opdock
 
 pytestmark = pytest.mark.gpu
 
-#: Clock cycles that a stream is kept busy for, so that work on a wrong stream overtakes it.
+#: clock cycles for which a stream is kept busy, so that work on a wrong stream overtakes it
 BUSY = 200_000_000
 
 
@@ -205,7 +206,7 @@ def test_jax_results_and_refusals(ops, cuda):
 
 
 def test_the_workspace_is_torchs_memory(ops, cuda):
-    """A gradient's sums over rows, in the memory that torch keeps: with fresh results, into the
+    """A gradient sums over rows in memory from torch's allocator: with fresh results, with the
     caller's, on another stream, and in a graph."""
     grad = cuda.randn(4096, 512, device="cuda")
     wanted = grad.double().sum(0)
@@ -230,7 +231,8 @@ def test_the_workspace_is_torchs_memory(ops, cuda):
         assert right(kept[1])
     with cuda.cuda.stream(cuda.cuda.Stream()):
         cuda.cuda._sleep(BUSY // 20)
-        found = [total() for _ in range(8)]  # each one's sums over those of the one before
+        # Each call's sums reuse the memory of the previous call's.
+        found = [total() for _ in range(8)]
         others = [cuda.full((8, 512), 7.0, device="cuda") for _ in range(8)]
     cuda.cuda.synchronize()
     assert all(map(right, found)) and all(bool((x == 7).all()) for x in others)

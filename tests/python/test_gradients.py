@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradients that the plugins of this tree declare, by the examples that they bring, and the
-check itself (opdock.testing.check_gradients)."""
+"""Tests the gradients that the plugins of this tree declare, on the examples that they bring, and
+the check itself (opdock.testing.check_gradients)."""
 
 import importlib.util
 import inspect
@@ -18,7 +18,7 @@ SAMPLES = "gradient_examples.py"
 
 
 def declared():
-    """ "plugin/op" of each op that has a gradient."""
+    """Yields "plugin/op" of each op that has a gradient."""
     for name, toml in tree_plugins.declared().items():
         for op in toml["op"]:
             formulas = op.get("gradients", {}).values()
@@ -27,7 +27,7 @@ def declared():
 
 
 def examples(plugin):
-    """(op, arguments, keywords) of each that a plugin brings."""
+    """Returns the (op, arguments, keywords) that a plugin's examples bring."""
     path = tree_plugins.FOLDER / plugin / SAMPLES
     if not path.exists():
         return []
@@ -56,7 +56,8 @@ PARAM, RESULT, INCOMING, CONSTANT = range(4)
 
 
 class Function:
-    """What the check uses of an opdock.Function, of a Python function and its declarations."""
+    """Has the parts of an opdock.Function that the check uses, made from a Python function and its
+    declarations."""
 
     def __init__(self, call, gradients=(), flags=()):
         self.call, self._gradients = call, list(gradients)
@@ -108,14 +109,14 @@ def test_right_gradients_pass(gradients):
 @pytest.mark.parametrize(
     ("gradients", "what"),
     [
-        ([OF_X, ([(1, 0)], *OF_X[1:])], "'y': 12 of 12"),  # the wrong factor
+        ([OF_X, ([(1, 0)], *OF_X[1:])], "'y': 12 of 12"),  # the factor is wrong
         (
             [([(0, 0)], "product_backward", [*OF_X[2][:2], (CONSTANT, 0, 1.0)]), OF_Y],
             "'x': 12 of 12",
         ),
-        ([([(1, 0), (0, 1)], *OF_BOTH[1:])], "'y': 12 of 12"),  # the wrong order
+        ([([(1, 0), (0, 1)], *OF_BOTH[1:])], "'y': 12 of 12"),  # the order is wrong
         ([([(0, 0)], "product_backward", [(PARAM, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
-        # The gradient of a result that is not floating is 0.
+        # The gradient of a result that is not floating-point is 0.
         ([([(0, 0)], "product_backward", [(INCOMING, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
     ],
 )

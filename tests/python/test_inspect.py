@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock.inspect() of files, wheels and packages."""
+"""Tests opdock.inspect() on files, wheels and packages."""
 
 import json
 import os
@@ -90,7 +90,7 @@ def test_a_version_is_no_fraction(path):
 
 
 def test_arguments_that_are_no_texts(path, tmp_path):
-    """Refused by name; a NUL would cut them, and what is said of them."""
+    """Each is refused by its name; a NUL would cut off the argument and the message about it."""
     calls = {
         "inspect": (lambda x: opdock.inspect(x), "'what'"),
         "inspect_diff": (lambda x: opdock.inspect_diff(path, x), "'b'"),
@@ -140,7 +140,7 @@ def test_diff_of_two_builds(path, tmp_path):
 
 
 def test_ctrl_c_stops_it(path):
-    """The hook that Python gives is asked while files are read."""
+    """The hook that Python sets is called while files are read."""
     program = (
         "import opdock, os, signal, sys, threading;"
         "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start();\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter around the calls: its lock, its end, its memory, its other threads."""
+"""Tests the interpreter around the calls: its lock, its exit, its memory, its other threads."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import pytest
 
 
 def run(program, *arguments, **environment):
-    """Runs a program in a Python of its own; returns (status, stdout, stderr)."""
+    """Runs a program in a Python process of its own; returns (status, stdout, stderr)."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         capture_output=True,
@@ -19,15 +19,15 @@ def run(program, *arguments, **environment):
         timeout=120,
         check=False,
     )
-    # Python 3.12 warns of each fork of a process with threads.
+    # Python 3.12 warns about each fork of a process with threads.
     warnings = re.sub(r".*DeprecationWarning: This process .* fork.*\n?", "", done.stderr)
     return done.returncode, done.stdout.strip(), warnings.strip()
 
 
 # ---- the end
 
-# Threads that come back for the GIL find the interpreter ending: it lets them run while `last`
-# goes, which is when the modules are taken down.
+# Threads that re-acquire the GIL find the interpreter finalizing: it lets them run while `last` is
+# destroyed, which is when the modules are torn down.
 AT_THE_END = """
 import threading, time, numpy, opdock
 class Last:
@@ -78,7 +78,7 @@ def test_a_daemon_thread_in_a_call_ends_with_the_process(call):
 
 
 def test_ctrl_c_that_comes_too_late_to_stop_anything_is_not_lost():
-    """The library has asked, and the call succeeds all the same."""
+    """The library has already asked for signals, and the call succeeds anyway."""
     program = """
 import ctypes, functools, signal, opdock
 interrupt = functools.partial(ctypes.PyDLL(None)["raise"], int(signal.SIGINT))
@@ -126,7 +126,7 @@ print(opdock.ops.noop.__name__)
 
 # ---- the lock
 
-# Loading the plugin takes until another thread has made a file.
+# Loading the plugin blocks until another thread has made a file.
 WHILE_LOADING = """
 import sys, threading, time, numpy, opdock
 sys.setswitchinterval(1000)  # nobody is asked to give the GIL up: only a release lets it go
@@ -178,8 +178,8 @@ print(errors or "none")
 
 
 def test_a_first_call_beside_another_first_call_that_gives_the_gil_up():
-    # The first NumPy array of a process is compared with what NumPy says of it: Python code,
-    # between whose steps other threads run.
+    # The first NumPy array of a process is compared with what NumPy reports about it. This runs
+    # Python code, during which other threads may run.
     program = """
 import threading, time, numpy, opdock
 arange, x, results = numpy.arange, numpy.ones(3, "float32"), []

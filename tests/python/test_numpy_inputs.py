@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy arrays: results, and every kind that must be refused by name."""
+"""Tests NumPy arrays: results, and every kind that must be refused by name."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ DTYPES += ["longlong", "ulonglong", "intp"]
 
 
 def layouts(x):
-    """Views of a matrix with every kind of strides that NumPy has."""
+    """Yields views of a matrix with every kind of strides that NumPy has."""
     yield "row-major", x
     yield "transposed", x.T
     yield "backwards", x[::-1, ::-1]
@@ -83,7 +83,7 @@ def test_refused_by_name(ops, case):
     make, what, advice = REFUSED[case]
     if "long double" in case and np.dtype(np.longdouble).itemsize != 16:
         pytest.skip("long double is no wider than double here")
-    ops.noop(np.zeros(3, np.float32))  # its dtype is now one that the short way knows
+    ops.noop(np.zeros(3, np.float32))  # the fast path now knows its dtype
     with pytest.raises(opdock.OpdockError) as caught:
         ops.noop(make())
     text = str(caught.value)
@@ -126,7 +126,7 @@ def test_arrays_are_read_where_they_lie():
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0,)])
 def test_empty_arrays_are_taken_whatever_their_strides(ops, shape):
-    """NumPy gives them strides of 0, and slices of them any."""
+    """NumPy gives them strides of 0, and slices of them any strides."""
     plain = np.ones(shape, np.float32)
     zero = np.lib.stride_tricks.as_strided(plain, shape, (0,) * len(shape))
     odd = np.lib.stride_tricks.as_strided(plain, shape, (52,) * len(shape))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import, look-up, reports, documentation, stubs, entry points."""
+"""Tests import, look-up, reports, documentation, stubs and entry points."""
 
 import ast
 import inspect
@@ -20,14 +20,14 @@ import tree_plugins
 import opdock
 
 X = np.ones((2, 3), np.float32)
-# Of every build of this tree.
+# The CPU ops that every build of this tree has.
 CPU_OPS = {
     op for toml in tree_plugins.always_built().values() for op in tree_plugins.ops(toml, "cpu")
 }
 
 
 def run(program, **environment):
-    """Runs a program in a Python of its own; returns what it printed."""
+    """Runs a program in a Python process of its own; returns what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -48,7 +48,8 @@ def test_import_brings_nothing_else():
 
 
 def test_the_library_needs_the_system_alone():
-    """What else libopdock uses is inside it: nothing has to be installed where it runs."""
+    """The other libraries that libopdock uses are linked into it: nothing else has to be
+    installed."""
     readelf = shutil.which("readelf") or pytest.skip("readelf (binutils) is not installed")
     library = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "libopdock.so.0"
     dynamic = subprocess.run([readelf, "-dW", library], capture_output=True, text=True).stdout
@@ -74,7 +75,8 @@ except TypeError as error:
 
 
 def test_the_run_time_needs_nothing_of_the_authors_part():
-    """Of the modules that a program imports only opdock.testing does: the command runs the rest."""
+    """Of the modules that a program imports, only opdock.testing needs it; the command runs the
+    rest."""
     package = Path(__file__).resolve().parents[2] / "python" / "opdock"
     importing = [path.name for path in package.glob("*.py") if "_author" in path.read_text()]
     assert importing == ["testing.py"]
@@ -157,7 +159,8 @@ def test_a_device_nobody_serves():
 
 @pytest.mark.parametrize("device", ["cuda:0", "rocm:0"])
 def test_without_a_driver_nothing_is_tried(device, tmp_path):
-    """One reason, and neither a compiler nor a build: what they made could not be used."""
+    """There is one reason, and neither a compiler nor a build runs: their output could not be
+    used."""
     if any(gpu["backend"] == device[:4] for gpu in opdock.doctor()["machine"]["gpus"]):
         pytest.skip(f"there is a GPU for {device}")
     program = f"""
@@ -177,7 +180,7 @@ except opdock.IncompatibleError as error:
 
 
 def test_rejected_plugins_tell_their_reasons(tmp_path):
-    """Half a plugin: the exception has the record that opdock.plugins() shows."""
+    """Loads half of a plugin's file: the exception has the record that opdock.plugins() shows."""
     path = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
     with open(path, "rb") as file:
         data = file.read()
@@ -252,7 +255,8 @@ built_stub = pytest.mark.skipif(not BUILT_STUB.is_file(), reason="built with a s
 def test_the_built_stub_has_every_op_of_the_built_plugins():
     stub = ast.parse(BUILT_STUB.read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
-    # Usable here: of a plugin for GPUs whose driver is not here alone, the stub has nothing.
+    # Only usable plugins count: the stub omits a plugin that is only for GPUs whose driver is
+    # missing.
     built = [p for p in opdock.plugins() if p["name"] != "pytests" and p["usable"]]
     names = {op if isinstance(op, str) else op["name"] for p in built for op in p["ops"]}
     assert names >= CPU_OPS
@@ -266,12 +270,13 @@ def test_the_built_stub_has_every_op_of_the_built_plugins():
 
 
 def test_the_driver_is_the_machines():
-    """Otherwise the tests that need a GPU are skipped where there is one."""
+    """With the stand-in driver, tests that need a GPU would be skipped on a machine that has
+    one."""
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     assert [folder for folder in folders if "softgpu" in folder] == []
 
 
-# What a type checker says of each line: a type, an error's words, or nothing.
+# What a type checker reports for each line: a type, an error's words, or nothing.
 TYPED = """\
 import numpy as np
 import numpy.typing as npt
@@ -340,14 +345,14 @@ def announce(folder, name, entry_points, module=""):
 
 
 def environment_with(*folders):
-    """The environment with more folders to import from and without a plugin path."""
+    """Returns the environment with more folders to import from and without a plugin path."""
     path = ":".join([os.environ["PYTHONPATH"], *map(str, folders)])
     kept = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
     return kept | {"PYTHONPATH": path}
 
 
 def test_entry_points_announce_plugins(tmp_path):
-    """A package's folder is searched, and the package is not imported for it."""
+    """A package's folder is searched without importing the package."""
     entry_points = "mine = my_kernels\nlost = no_such_package\n"
     package = announce(tmp_path, "my_kernels", entry_points, "raise RuntimeError('imported')")
     program = """
@@ -374,7 +379,7 @@ print([p["path"] for p in opdock.plugins() if p["name"] == "pytests"])
 
 
 def test_an_announced_subpackage_is_found_without_its_parents(tmp_path):
-    """Also through a folder without __init__.py between them."""
+    """This works even if a folder between them has no __init__.py."""
     top = announce(tmp_path, "parent", "mine = parent.space.kernels\n", "raise SystemExit(3)")
     package = top / "space" / "kernels"
     package.mkdir(parents=True)
@@ -395,7 +400,8 @@ print([f for f in package_folders() if f.startswith(sys.argv[1])], "parent" in s
 
 
 def test_the_console_script_shows_announced_plugins(tmp_path):
-    """`opdock list`, the command alone, and `python -m opdock list` know what packages announce."""
+    """`opdock list`, the command itself, and `python -m opdock list` know what packages
+    announce."""
     from opdock import cli
 
     assert cli.command() is not None
@@ -415,7 +421,7 @@ def test_the_console_script_shows_announced_plugins(tmp_path):
 
 
 def look_in(site):
-    """What a process sees of the plugin in `site`, which a package announces."""
+    """Returns what a process sees of the plugin in `site`, which a package announces."""
     program = f"import opdock, json; r = opdock.Runtime(package_path={str(site)!r})"
     program += "; print(r.list_json())"
     done = subprocess.run(
@@ -466,7 +472,7 @@ def test_runtimes_of_ones_own(ops):
     path = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
     runtime = opdock.Runtime(plugin_path=path)
     function = opdock._opdock.get_function(runtime, "py_copy")
-    del runtime  # the function keeps it
+    del runtime  # the function keeps it alive
     assert function(X).tolist() == X.tolist()
     done = threading.Event()
     threading.Thread(target=lambda: (function(X), done.set())).start()
@@ -474,7 +480,8 @@ def test_runtimes_of_ones_own(ops):
 
 
 def test_a_forked_child_calls():
-    # In a process without other libraries' threads, which a fork would leave behind.
+    # The program runs in a process without other libraries' threads, which would not exist after a
+    # fork.
     program = """
 import os, numpy, opdock
 x = numpy.ones((200, 200), numpy.float32)
@@ -497,7 +504,8 @@ def test_references_are_found():
 
 
 def test_a_project_around_the_package_is_not_its_own(tmp_path):
-    """References of a Meson project that somebody has a virtual environment in are not run."""
+    """A virtual environment may be inside another Meson project; that project's references are not
+    run."""
     pytest.importorskip("torch", reason="torch is not installed")
     package = Path(opdock.__file__).parent
     site = tmp_path / "venv" / "lib" / "site-packages"
@@ -530,7 +538,7 @@ for name in ("softmax", "mine"):
 
 
 def test_a_folder_named_opdock_is_not_the_package(tmp_path):
-    """Where the command starts Python, the current folder is none to import from."""
+    """When the command starts Python, the current folder is not on the import path."""
     command = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "cli" / "opdock"
     (tmp_path / "opdock").mkdir()
     (tmp_path / "opdock" / "__init__.py").write_text("raise SystemExit('the wrong one')")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where random numbers come from. What ops make of them is tested with the ops."""
+"""Tests where random numbers come from. What ops make of them is tested with the ops."""
 
 import threading
 
@@ -12,7 +12,7 @@ X = np.zeros(2, np.float32)
 
 
 def drawn(result):
-    """(seed, offset) that the op was given."""
+    """Returns the (seed, offset) that the op was given."""
     high, low, offset_high, offset_low = (int(number) for number in result)
     return (high << 32) | low, (offset_high << 32) | offset_low
 
@@ -64,7 +64,7 @@ def test_with_torch_tensors_torchs_own_generator_counts(ops, torch):
     torch.manual_seed(5)
     assert [drawn(ops.py_draw(x, 5)) for _ in range(3)] == first
     assert len(set(first)) == 3
-    opdock.manual_seed(5)  # has no part in it
+    opdock.manual_seed(5)  # has no effect on it
     assert drawn(ops.py_draw(x, 5)) not in first
     mine = torch.Generator().manual_seed(11)
     again = torch.Generator().manual_seed(11)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where ops that draw random numbers get them from, by what dropout makes of them: its own tests
-say what it keeps for a seed and an offset."""
+"""Tests where ops that draw random numbers get them from, by the masks of dropout. The plugin's own
+tests check which elements it keeps for a seed and an offset."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ ONES = np.ones(SIZE, np.float32)
 
 
 def mask(x=ONES, **options):
-    """Which elements a call keeps, as bytes: two calls with numbers of their own differ."""
+    """Returns which elements a call keeps, as bytes: two calls with different numbers differ."""
     return np.asarray(opdock.ops.dropout(x, **options)[1]).tobytes()
 
 
@@ -31,7 +31,7 @@ def test_a_seed_is_the_pair_with_offset_0():
     assert mask(generator=-1) == range_of(2**64 - 1, 0)
     assert mask(generator=np.int64(7)) == range_of(7, 0)
     assert mask(generator=(np.uint8(7), np.int64(3))) == range_of(7, 3)
-    # The sequence is a ring of 2^64.
+    # The sequence wraps around after 2^64.
     assert range_of(7, 2**64 - 2)[2:] == range_of(7, 0)[:-2]
 
 
@@ -40,7 +40,7 @@ def test_a_generator_advances_by_what_a_call_draws():
     assert mask(generator=generator) == range_of(7, 5)
     assert (generator.seed, generator.offset) == (7, 5 + SIZE)
     assert mask(generator=generator) == range_of(7, 5 + SIZE)
-    for p in (0.0, 1.0):  # though nothing depends on them
+    for p in (0.0, 1.0):  # the numbers are drawn although the result does not depend on them
         mask(p=p, generator=generator)
     assert generator.offset == 5 + 4 * SIZE
     mask(np.ones((3, 0), np.float32), generator=generator)
@@ -78,7 +78,7 @@ def test_manual_seed_restarts_what_numpy_arrays_draw_from():
     opdock.manual_seed(11)
     first, second = mask(), mask()
     assert (first, second) == (range_of(11, 0), range_of(11, SIZE))
-    mask(generator=3)  # which takes nothing from the others
+    mask(generator=3)  # does not advance the default generator
     assert mask() == range_of(11, 2 * SIZE)
     opdock.manual_seed(11)
     assert (mask(), mask()) == (first, second)
@@ -88,7 +88,7 @@ def test_manual_seed_restarts_what_numpy_arrays_draw_from():
 
 def test_sixteen_threads_draw_from_one_generator():
     """Each call has a range of its own, and together they are one range without a gap."""
-    size, calls = 16_387, 12  # of 64 KiB and more: calls run without the GIL
+    size, calls = 16_387, 12  # 64 KiB and more, so that calls run without the GIL
     generator = opdock.Generator(99, 1)
     x = np.ones(size, np.float32)
     found = [[] for _ in range(16)]
@@ -128,7 +128,7 @@ def test_torch_manual_seed_restarts_what_its_tensors_draw_from(torch):
     assert (mask(x), mask(x)) == (first, second)
     torch.manual_seed(6)
     assert mask(x) != first
-    # Opdock's own are another matter.
+    # Opdock's own generator is independent.
     opdock.manual_seed(5)
     mask(x)
     assert mask() == range_of(5, 0)
@@ -142,7 +142,7 @@ def test_a_generator_of_torchs(torch):
         first, second = mask(x, generator=generator), mask(x, generator=generator)
         assert first != second
         generator.manual_seed(5)
-        torch.manual_seed(1)  # which is another one
+        torch.manual_seed(1)  # seeds another generator
         assert mask(x, generator=generator) == first
 
 
@@ -157,7 +157,7 @@ def test_the_seed_is_drawn_on_the_cpu_whatever_the_default_device(torch):
 
 
 class SlowGenerator:
-    """Of a GPU, as torch's: each of two calls lets other threads run."""
+    """A generator of a GPU, like torch's; reading its offset lets other threads run."""
 
     def __init__(self, torch, device="cuda:0"):
         self.device = torch.device(device)
@@ -179,7 +179,7 @@ def test_ranges_of_a_gpus_generator_do_not_overlap(torch, monkeypatch):
     from opdock._torch import reserve_random
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    generator = SlowGenerator(torch, "cuda")  # as torch.Generator("cuda") names it
+    generator = SlowGenerator(torch, "cuda")  # the device as torch.Generator("cuda") names it
     with ThreadPoolExecutor(8) as pool:
         ranges = list(pool.map(lambda _: reserve_random(generator, 6, (2, 0)), range(40)))
     assert sorted(offset for _, offset, _, _ in ranges) == [8 * i for i in range(40)]
@@ -217,7 +217,7 @@ def test_torch_manual_seed_on_the_gpu(cuda):
     assert first != second
     assert (first, second) == (range_of(5, 0), range_of(5, (SIZE + 3) // 4 * 4))
     cuda.manual_seed(5)
-    cuda.rand(3, device="cuda")  # which takes some of the numbers
+    cuda.rand(3, device="cuda")  # takes some of the numbers
     assert draw() != first
     assert draw(generator=(5, 3)) == range_of(5, 3)
     generator = cuda.Generator("cuda").manual_seed(5)

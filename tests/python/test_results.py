@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that are more than one array each, objects, and arguments that ops keep."""
+"""Tests results that are more than one array each, objects, and arguments that ops keep."""
 
 import gc
 import sys
@@ -90,7 +90,8 @@ def test_an_object_lives_as_long_as_any_thread_holds_it(ops):
 
 
 def _gone(reference):
-    """Whether it goes, once Python has had time for what another thread has given back."""
+    """Returns whether the object is freed, once Python has had time to release what another thread
+    has given back."""
     for _ in range(200):
         if reference() is None:
             return True
@@ -99,7 +100,7 @@ def _gone(reference):
 
 
 class _Array(np.ndarray):
-    """An array that can be referred to weakly."""
+    """An array that supports weak references."""
 
 
 def test_an_argument_is_kept_until_the_op_lets_go(ops):
@@ -107,7 +108,7 @@ def test_an_argument_is_kept_until_the_op_lets_go(ops):
     count = sys.getrefcount(x)
     kept = ops.py_keep(x, [x, np.ones(2, np.float32)])
     assert sys.getrefcount(x) == count + 2
-    del kept  # by a thread of the plugin's, which never asks for the GIL
+    del kept  # released by a thread of the plugin, which never takes the GIL
     for _ in range(200):
         if sys.getrefcount(x) == count:
             break
@@ -127,7 +128,8 @@ def test_what_nobody_else_holds_is_kept_too(ops, torch):
 
 
 def test_letting_go_waits_for_nobody_who_has_the_gil(ops):
-    # The plugin's destructor waits for its thread, with the GIL let go; another thread takes it.
+    # The plugin's destructor waits for its thread with the GIL released; another thread takes the
+    # GIL.
     stop = threading.Event()
 
     def spin():

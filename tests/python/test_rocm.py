@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's GPUs through the stand-in HIP runtime, which records what it is asked, and executes it
-where that is said: devices, images, streams, and the compiler in the step after.
-"""
+"""Tests AMD GPUs through the stand-in HIP runtime: devices, images, streams, and compiling.
+
+The stand-in records its calls, and executes kernels where a test says so."""
 
 import json
 import os
@@ -17,7 +17,7 @@ import pytest
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
 SOFTGPU = BUILD / "core" / "softgpu" / "driver"
 
-#: What KFD calls these processors.
+#: KFD's numbers of these processors
 VERSIONS = {
     "gfx906": 90006,
     "gfx90a": 90010,
@@ -26,7 +26,7 @@ VERSIONS = {
     "gfx1031": 100301,
 }
 
-#: An array in HIP memory that speaks DLPack and nothing else, as a library without a stream does.
+#: an array in HIP memory that supports only DLPack, like one of a library without streams
 ARRAY = """
 import ctypes
 import opdock
@@ -75,7 +75,7 @@ def new_stream(index=0):
 
 
 def write_kfd(folder, archs):
-    """The kernel's description of such GPUs, below `folder`."""
+    """Writes the kernel driver's description of such GPUs, below `folder`."""
     nodes = folder / "sys" / "class" / "kfd" / "kfd" / "topology" / "nodes"
     for index, arch in enumerate([None, *archs]):
         node = nodes / str(index)
@@ -107,7 +107,7 @@ class Machine:
             self.env.pop(name, None)
 
     def run(self, code, **variables):
-        """What `code` printed; a failure is the test's."""
+        """Returns what `code` printed; a failure fails the test."""
         self.record.write_text("")
         done = subprocess.run(
             [sys.executable, "-c", ARRAY + textwrap.dedent(code)],
@@ -127,13 +127,13 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path):
-    # Not below /tmp, where no cache is accepted.
+    # The folder is not below /tmp, where no cache is accepted.
     with tempfile.TemporaryDirectory(prefix="test-cache-", dir=BUILD) as cache:
         yield lambda *archs: Machine(tmp_path, cache, archs)
 
 
 def packed(*archs):
-    """Skips where the plugins were packed without code objects."""
+    """Skips where the plugins were packed without code objects for these architectures."""
     import opdock
 
     images = opdock.inspect(str(BUILD / "plugins" / "noop.so"))["hip_archs"]
@@ -217,7 +217,7 @@ def test_a_gpu_that_no_image_is_for_is_compiled_for_and_kept(machine):
     loaded = soft.events("load")
     assert [one["arch"] for one in loaded] == ["gfx906:sramecc+:xnack-"]
     assert len(soft.events("launch")) == 1
-    # The next process takes it from the cache, where no compiler may run.
+    # The next process takes it from the cache, as no compiler may run.
     assert soft.run(code, OPDOCK_JIT="never").splitlines()[0] == "failed used"
     assert [one["sha256"] for one in soft.events("load")] == [loaded[0]["sha256"]]
 
@@ -226,7 +226,8 @@ def test_a_gpu_that_no_image_is_for_is_compiled_for_and_kept(machine):
     ("kfd", "hip"), [("gfx906", "gfx906:sramecc-:xnack-"), ("gfx90a", "gfx906:sramecc+:xnack+")]
 )
 def test_the_drivers_word_on_an_architecture_counts(machine, kfd, hip):
-    """Other features, or another processor, than KFD reports: an image for that would fail."""
+    """The driver reports other features, or another processor, than KFD: an image for KFD's would
+    fail."""
     packed("gfx90a")
     needs_hiprtc()
     soft = machine(kfd)
@@ -237,7 +238,7 @@ def test_the_drivers_word_on_an_architecture_counts(machine, kfd, hip):
 
 @pytest.mark.parametrize("arch", ["gfx906", "gfx1031"])
 def test_what_is_compiled_for_a_gpu_is_right(machine, tmp_path, arch):
-    """Waves of 64 and of 32 lanes; the software GPU executes the source that hipRTC compiled."""
+    """Waves have 64 or 32 lanes; the software GPU executes the source that hipRTC compiled."""
     needs_hiprtc()
     code = tmp_path / "code"
     code.mkdir()
@@ -301,7 +302,8 @@ extern "C" __global__ void fill(float* x, int n, float a, Pair pair) {
 
 
 def test_kernels_compiled_for_rocm(machine):
-    """Sizes come out of the code object; the stream is the caller's and has to be of the device."""
+    """The sizes come from the code object; the stream is the caller's and must belong to the
+    device."""
     needs_hiprtc()
     soft = machine("gfx90a", "gfx1030")
     out = soft.run(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which threads CPU ops run on: those of PyTorch's OpenMP where there is one, or the library's."""
+"""Tests which threads CPU ops run on: those of PyTorch's OpenMP where it is loaded, else the
+library's."""
 
 import ctypes
 import json
@@ -16,7 +17,8 @@ import json
 def tasks():
     return set(os.listdir("/proc/self/task"))
 """
-# Large enough for several threads, whose number is set where the machine has but one core.
+# The work is large enough for several threads; their number is set, in case the machine has only
+# one core.
 TORCH = """\
 import torch
 torch.set_num_threads(4)
@@ -27,7 +29,7 @@ def works():
 
 
 def run(code):
-    """What the code prints, as JSON, in a process of its own."""
+    """Runs the code in a process of its own; returns what it prints as JSON."""
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=120
     )
@@ -36,11 +38,10 @@ def run(code):
 
 
 def counts(code):
-    """[threads that the code's two halves add, …], halves divided by a line `---`.
+    """Returns [threads that the code's two halves add, …]; a line `---` divides the halves.
 
-    Before, one thread's worth of work: the first op asks NVIDIA's driver for the GPUs, and that may
-    start a thread of its own.
-    """
+    One thread's worth of work runs first: the first op asks NVIDIA's driver for the GPUs, which may
+    start a thread of its own."""
     first, second = code.split("---")
     return run(
         f"{first}\nopdock.ops.softmax(x[:1, :8])\n"
@@ -97,7 +98,8 @@ def four_threads(torch):
 
 
 def test_short_work_is_one_chunk_for_each_thread(four_threads, ops):
-    """A chunk that another thread takes over lies in the first one's cache. Grains of one."""
+    """A chunk that another thread takes over would be in the first thread's cache. The grain is
+    one."""
     for items, chunks in [(2, 2), (4, 4), (63, 4), (64, 16), (1000, 16)]:
         numbers = ops.py_chunks_(four_threads.zeros(items)).int().unique(return_counts=True)
         begins, sizes = (column.tolist() for column in numbers)
@@ -106,7 +108,7 @@ def test_short_work_is_one_chunk_for_each_thread(four_threads, ops):
 
 
 def test_fewer_threads_than_were_asked_for_do_all_of_it(four_threads, ops):
-    """Within a region of OpenMP's there is one."""
+    """Inside an OpenMP region there is only one thread."""
     x = four_threads.zeros(2, 50)
     number = ctypes.CDLL(None).omp_get_thread_num
     work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: ops.py_chunks_(x[number()]))

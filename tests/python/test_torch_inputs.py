@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch tensors: results, and every trap that the raw path would read wrongly."""
+"""Tests torch tensors: results, and every trap that the raw path would read wrongly."""
 
 import threading
 
@@ -19,7 +19,7 @@ DTYPES = [
 
 
 def layouts(x):
-    """Views of a matrix with every kind of strides that torch has."""
+    """Yields views of a matrix with every kind of strides that torch has."""
     yield "row-major", x
     yield "transposed", x.t()
     yield "row-strided", x[:, :2]
@@ -49,7 +49,7 @@ def test_writing_in_place_raises_the_version(ops):
     out = torch.zeros(3)
     ops.py_copy(x, out=out)
     assert out._version == 1 and torch.equal(out, x)
-    # So autograd notices that a value it saved is gone.
+    # This is how autograd notices that a value it saved is gone.
     w = torch.ones(3, requires_grad=True)
     saved = torch.ones(3)
     loss = (w * saved).sum()
@@ -89,7 +89,7 @@ class _Wrapper(torch.Tensor):
 
 
 class _Scaled(torch.Tensor):
-    """data * scale is what it stands for, by __torch_function__ alone."""
+    """Represents data * scale, only through __torch_function__."""
 
     scale = 100.0
 
@@ -100,7 +100,7 @@ class _Scaled(torch.Tensor):
 
 
 class _StillScaled(_Scaled):
-    """Inherits it."""
+    """Inherits __torch_function__."""
 
 
 TRAPS = {
@@ -144,7 +144,8 @@ TRAPS = {
 
 @pytest.fixture(params=["found", "not found"])
 def probe(request):
-    """The traps hold whether torch's key set was found in memory or torch is asked each time."""
+    """The traps are refused both if torch's key set was found in memory and if torch is asked each
+    time."""
     from opdock import _opdock
 
     opdock.ops.noop(torch.ones(1))
@@ -162,7 +163,7 @@ def probe(request):
 def test_traps_are_refused(ops, probe, trap):
     make, what, advice = TRAPS[trap]
     x = make()
-    for _ in range(2):  # the second time from what was learnt
+    for _ in range(2):  # the second time from the cached result
         with pytest.raises(opdock.OpdockError) as caught:
             ops.noop(x)
         text = str(caught.value)
@@ -213,7 +214,7 @@ RECORDERS = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recorder", RECORDERS)
 def test_recording_is_refused(ops, probe, recorder):
-    """Else the record would have the results of its example as constants."""
+    """Otherwise the recording would contain the results of its example as constants."""
     record, name = RECORDERS[recorder]
     calls = {
         "by position": lambda a: ops.py_copy(a),
@@ -231,7 +232,8 @@ def test_recording_is_refused(ops, probe, recorder):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("recorder", ["trace", "make_fx"])
 def test_what_is_called_beside_a_record(ops, probe, recorder):
-    """An operator of torch's that calls it, as the refusal advises, and another thread."""
+    """Calls are allowed in a torch operator that calls the op, as the refusal advises, and in
+    another thread."""
     found = []
 
     @torch.library.custom_op("pytests::copy_of", mutates_args=())
@@ -253,7 +255,7 @@ def test_what_is_called_beside_a_record(ops, probe, recorder):
 
 
 def test_how_a_record_is_noticed_is_known_here():
-    """Without asking torch in each call."""
+    """The recording keys are known, so that torch is not asked in each call."""
     from opdock import _opdock
 
     opdock.ops.noop(torch.ones(1))
@@ -261,7 +263,7 @@ def test_how_a_record_is_noticed_is_known_here():
 
 
 def test_a_tensor_of_inference_mode_is_written_only_there(ops, probe):
-    """As torch's own in-place operators refuse it."""
+    """torch's own in-place operators refuse it too."""
     with torch.inference_mode():
         x, theirs = torch.zeros(2), torch.zeros(2)
     with pytest.raises(RuntimeError, match="[Ii]nference"):
@@ -315,7 +317,7 @@ def test_the_key_set_is_found_here():
 
 
 def test_calibration_inside_modes():
-    """The first tensor may be met under modes that change what torch.empty gives."""
+    """The process may meet its first tensor under modes that change what torch.empty returns."""
     import subprocess
     import sys
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: built, installed into a clean virtual environment, checked and called from there.
+"""Tests the wheel: built, installed into a clean virtual environment, checked and called from
+there.
 
-It is built from this build's objects: meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel
-that is there already.
-"""
+It is built from this build's objects: meson test --suite wheel. OPDOCK_TEST_WHEEL names an existing
+wheel to use instead."""
 
 import fcntl
 import importlib.util
@@ -19,19 +19,19 @@ import pytest
 import tree_plugins
 
 ROOT = Path(__file__).resolve().parents[2]
-# Those that a machine without a GPU, nvcc and hipcc can build and use.
+# The plugins that a machine without a GPU, nvcc and hipcc can build and use.
 PLUGINS = [n for n, toml in tree_plugins.always_built().items() if tree_plugins.ops(toml, "cpu")]
 
 pytestmark = pytest.mark.wheel
 
 
 def environment():
-    """This process's environment as it was before `meson test` and ./dev added the build tree's.
+    """Returns this process's environment as it was before `meson test` and ./dev added the build
+    tree.
 
-    Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own; what the
-    user's compiler needs stays in it. pip's build calls meson and ninja by name, so the programs
-    beside this Python are on PATH, also where its virtual environment is not active.
-    """
+    Meson's LD_LIBRARY_PATH would put the build tree's libopdock before the wheel's own; folders
+    that the user's compiler needs stay in it. pip's build calls meson and ninja by name, so the
+    programs next to this Python are on PATH, even if its virtual environment is not active."""
     mine = ("MESON", "OPDOCK", "MALLOC_PERTURB_", "PYTHONPATH")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
     build = os.environ.get("OPDOCK_BUILD_DIR", ROOT / "build")
@@ -44,7 +44,7 @@ def environment():
 
 
 def run(*command, cwd=None, **more):
-    """Runs a command without anything of the build tree in its environment."""
+    """Runs a command with nothing of the build tree in its environment."""
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
@@ -58,7 +58,7 @@ def run(*command, cwd=None, **more):
 
 
 def opdock_inspect(path):
-    """What this build's package says of a file."""
+    """Returns the report of this build's package on a file."""
     import opdock
 
     return opdock.inspect(path)
@@ -72,8 +72,9 @@ def needs_trusted_place(folder):
 
 
 def begin_build_folder(build, place):
-    """Fills the wheel's build folder with a copy of this build, whose objects are the wheel's too:
-    the commands that make them are the same where both folders lie equally far from the source."""
+    """Fills the wheel's build folder with a copy of this build, so that the wheel reuses its
+    objects: the commands that make them are the same if both folders are at the same depth below
+    the source."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     for name in ("core", "plugins", "python", "meson-info", "meson-private"):
@@ -83,7 +84,8 @@ def begin_build_folder(build, place):
 
 
 def build_wheel(folder):
-    """The wheel, built into `folder` from this source; everything compiled is kept for the next."""
+    """Builds the wheel into `folder` from this source and returns it; all compiled objects are kept
+    for the next wheel."""
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
         pytest.skip("links and packs everything once more: meson test --suite wheel")
     pytest.importorskip("mesonpy", reason="meson-python is not installed")
@@ -93,7 +95,8 @@ def build_wheel(folder):
         begin_build_folder(build, place)
         (place / "wheel.begun").touch()
     settings = {"build-dir": str(place), "compile-args": ["-j2"]}
-    # As pip calls it. Its own --config-settings, before 23.1, keeps of several setup-args the last.
+    # Calls it as pip does. Before 23.1, pip's own --config-settings keeps only the last of several
+    # setup-args.
     program = "import json, sys, mesonpy; mesonpy.build_wheel(*json.loads(sys.argv[1]))"
     run(sys.executable, "-c", program, json.dumps([str(folder), settings]), cwd=ROOT)
     return next(folder.glob("opdock-*.whl"))
@@ -107,8 +110,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def installed(wheel):
-    """The Python of a clean virtual environment with nothing but the wheel."""
-    # Not under /tmp: plugins in a folder that others can write to are not trusted.
+    """Returns the Python of a clean virtual environment with nothing but the wheel."""
+    # The folder is not under /tmp: plugins in a folder that others can write to are not trusted.
     folder = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel-test"
     needs_trusted_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -141,18 +144,19 @@ def test_contents(wheel):
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
     assert [name for name in names if "softgpu" in name or "soft-code" in name] == []
     outside = [n for n in names if not n.startswith(("opdock/", "opdock-"))]
-    assert outside == ["opdock_deepspeed.pth"]  # for OPDOCK_DEEPSPEED
+    assert outside == ["opdock_deepspeed.pth"]  # reads OPDOCK_DEEPSPEED at start-up
     assert all(".pytest" not in name and "/src/" not in name for name in names)
 
 
 def test_a_second_wheel_comes_from_the_same_build_folder(wheel, tmp_path):
-    """Also though meson-python changed the built module's RPATH when it packed the first."""
+    """This works although meson-python changed the built module's RPATH when it packed the first
+    wheel."""
     names = zipfile.ZipFile(build_wheel(tmp_path)).namelist()
     assert sorted(names) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_plugins_carry_gpu_images(wheel, tmp_path):
-    """Where the build had an NVRTC."""
+    """This holds where the build had an NVRTC."""
     nvidia = importlib.util.find_spec("nvidia")
     folders = nvidia.submodule_search_locations if nvidia else []
     if not [lib for folder in folders for lib in Path(folder).glob("*/lib/libnvrtc.so*")]:
@@ -167,7 +171,7 @@ def test_the_command_judges_the_plugins_from_site_packages(installed):
     command = installed.parent / "opdock"
     plugins = json.loads(run(command, "list", "--json"))["plugins"]
     folder = str(installed.parents[1].resolve())
-    binaries = [p for p in plugins if p["path"].endswith(".so")]  # the sources are there too
+    binaries = [p for p in plugins if p["path"].endswith(".so")]  # the sources are listed too
     found = {p["name"]: p for p in binaries if p["path"].startswith(folder)}
     for name in PLUGINS:
         assert found[name]["usable"], found[name]["reasons"]
@@ -193,7 +197,7 @@ print(json.dumps([opdock.__file__, opdock.ops.noop.__doc__]))
 
 
 def test_the_package_computes(installed):
-    """With this environment's NumPy, beside the wheel's package."""
+    """Computes with this environment's NumPy and the wheel's package."""
     numpy = pytest.importorskip("numpy", reason="numpy is not installed")
     program = f"""
 import sys
@@ -209,7 +213,7 @@ print(np.abs(opdock.ops.softmax(x) - wanted).max() < 1e-6)
 
 
 def test_no_folder_of_the_build_remains(installed):
-    """Nothing in the installed files points back to where they were built."""
+    """Nothing in the installed files refers to where they were built."""
     package = next(installed.parents[1].glob("lib/python*/site-packages/opdock"))
     for path in [*package.rglob("*.so*"), package / "bin" / "opdock"]:
         text = subprocess.run(["readelf", "-d", path], capture_output=True, text=True).stdout
@@ -219,7 +223,7 @@ def test_no_folder_of_the_build_remains(installed):
 
 
 def build_a_plugin(command, name, **more):
-    """Builds the shipped plugin noop from its source, by the installed command alone."""
+    """Builds the shipped plugin noop from its source, with only the installed command."""
     tools = {tool: shutil.which(tool.lower()) for tool in ("MESON", "NINJA")}
     if None in tools.values():
         pytest.skip(f"{[tool for tool, path in tools.items() if path is None]} not found")
@@ -240,7 +244,7 @@ def test_the_wheel_builds_a_plugin_from_its_source(installed):
 
 @pytest.fixture(scope="session")
 def prefix():
-    """Where `meson install --destdir` put the build's prefix."""
+    """Returns the prefix that `meson install --destdir` made."""
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
         pytest.skip("installs the whole build: meson test --suite wheel")
     pytest.importorskip("mesonbuild", reason="meson is no package of this Python")
@@ -249,14 +253,14 @@ def prefix():
     needs_trusted_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
-    with (build / "install.lock").open("w") as lock:  # tests/author/conftest.py says why
+    with (build / "install.lock").open("w") as lock:  # tests/author/conftest.py explains this lock
         fcntl.flock(lock, fcntl.LOCK_EX)
         run(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
     return next(folder.rglob("include/opdock/plugin.h")).parents[2]
 
 
 def test_a_staged_install_works_as_it_lies(prefix):
-    """Programs and library know their prefix; its plugins are found beside the library."""
+    """Programs and library know their prefix; its plugins are found next to the library."""
     library = next(prefix.glob("lib*/**/libopdock.so.0")).parent
     environment = {"LD_LIBRARY_PATH": str(library)}
     found = json.loads(run(prefix / "bin" / "opdock", "list", "--json", **environment))["plugins"]

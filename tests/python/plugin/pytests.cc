@@ -1,4 +1,4 @@
-// Ops that show the Python tests what reached them.
+// Ops that report the arguments that reached them, for the Python tests.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -19,7 +19,8 @@
 
 namespace {
 
-// Where a test asks for it, loading this takes until that file is there, or 20 s and the process.
+// If a test sets the variable, loading this library waits until that file exists. After 20 s it
+// ends the process.
 [[gnu::constructor]] void wait_for_file() {
   const char* path = std::getenv("PYTESTS_LOADS_AFTER");
   for (int i = 0; path != nullptr && access(path, F_OK) != 0; ++i) {
