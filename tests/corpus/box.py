@@ -15,7 +15,7 @@ class Box:
         self.compiler = compiler
 
     def path(self, name):
-        """The path of a file in the box; its folder is made."""
+        """Returns the path of a file in the box, after making its folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
@@ -27,8 +27,9 @@ class Box:
         return done.stdout
 
     def lib(self, name, code="", *words, soname=None, needs=(), rpath=None, runpath=None):
-        """A shared object of C code; `needs` are paths of libraries in the box, linked by path but
-        named by their sonames. It lists what it needs even if it uses nothing of it."""
+        """Makes a shared object of C code; `needs` are paths of libraries in the box, linked by
+        path but named by their sonames. The object lists all of them, even those of which it uses
+        nothing."""
         path = self.path(name)
         source = path.with_suffix(path.suffix + ".c")
         source.write_text(code + "\n")
@@ -43,13 +44,14 @@ class Box:
         return path
 
     def script(self, text):
-        """The linker's argument for a version script of this text."""
+        """Returns the linker's argument for a version script with this text."""
         path = self.path(f"script-{len(list(self.folder.glob('script-*')))}.map")
         path.write_text(text)
         return f"-Wl,--version-script={path}"
 
     def stub(self, soname, versions):
-        """A library that only the linker sees, in a folder of its own: {version: [function…]}."""
+        """Makes a library that only the linker sees, in a folder of its own: {version:
+        [function…]}."""
         code = "\n".join(f"void {f}(void) {{}}" for names in versions.values() for f in names)
         text = "\n".join(f"{v} {{ global: {'; '.join(n)}; }};" for v, n in versions.items())
         return self.lib(f"stubs/{soname}", code, "-nostdlib", self.script(text), soname=soname)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loader's messages and Opdock's reasons in common words: (cause, what it is about)."""
+"""Maps the loader's messages and Opdock's reasons to common terms: (cause, its subject)."""
 
 import os
 import re
 
-# Messages that name what they are about: the group.
+# Messages that name their subject, which is the pattern's group.
 NAMING = [
     (r"^(\S+): cannot open shared object file", "library-missing"),
     (r"version `([^']+)' not found", "version"),
     (r"undefined symbol: ([^\s,]+)", "symbol"),
     (r"symbol ([^\s,]+), version \S+ not defined in file", "symbol"),
 ]
-# Other messages, or how the process ended, begin with or have one of these.
+# Parts of the other messages, or of how the process ended.
 PHRASES = {
     "short": ["file too short"],
     "class": ["wrong ELF class", "ELF file data encoding"],
@@ -42,7 +42,8 @@ PHRASES = {
     ],
 }
 
-# Opdock's codes that stand for each cause, where it is the file's own and where a library's.
+# Opdock's codes for each cause, if it concerns the file itself; OF_A_LIBRARY has those for a
+# library.
 CODES = {
     "library-missing": {"library-missing"},
     "version": {"glibc-version", "libstdcxx-version", "symbol-version", "elf-malformed"},
@@ -67,11 +68,11 @@ OF_A_LIBRARY = {
 
 
 def of_message(text, path=None):
-    """(cause, subject) of a loader's message about the file at `path`; the cause is "other" where
-    it is not known."""
+    """Returns (cause, subject) of a loader's message about the file at `path`; the cause is "other"
+    if it is not known."""
     for pattern, cause in NAMING:
         if found := re.search(pattern, text):
-            # A file of another machine is there, and "cannot be opened".
+            # A file for another machine exists, but the loader reports that it cannot be opened.
             if cause == "library-missing" and found[1] == str(path):
                 return "class", ""
             return cause, found[1]
@@ -82,25 +83,26 @@ def of_message(text, path=None):
 
 
 def deciding(report):
-    """The reasons that make a report's verdict what it is, in their order."""
+    """Returns the reasons that decide a report's verdict, in their order."""
     severity = {"rejected": "reject", "undecided": "undecided"}.get(report["verdict"])
     return [reason for reason in report["reasons"] if reason["severity"] == severity]
 
 
 def explains(reason, message, path, report):
-    """Whether a report's reason is the cause that the loader's message names for the file at
-    `path`, and about the same symbol, version or library."""
+    """Returns whether a report's reason is the cause that the loader's message names for the file
+    at `path`, with the same symbol, version or library."""
     cause, subject = of_message(message, path)
     words = f"{reason['found']} {reason['wanted']} {reason['text']}"
     if "symbol" in reason["code"]:
         words += " " + " ".join(report["unresolved"])  # the reason names only the first ones
     of_file = re.match(r"(\S+): ", message)
     about_a_library = of_file is not None and of_file[1] != str(path)
-    # Static TLS runs out by all libraries together: which one comes last says nothing.
+    # All libraries together use up static TLS, so it does not matter which one comes last.
     if about_a_library and cause not in ("library-missing", "version", "static-tls"):
         if os.path.basename(of_file[1]) not in words:
             return False
         return reason["code"] in OF_A_LIBRARY.get(cause, {"library-refused"}) and subject in words
-    if cause == "damaged" and of_file is None:  # the process was killed: by which file is not said
+    # The process was killed, so the message does not name the file.
+    if cause == "damaged" and of_file is None:
         return reason["code"] in CODES[cause] | {"library-refused"}
     return reason["code"] in CODES.get(cause, ()) and subject in words

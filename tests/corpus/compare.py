@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file: what Opdock says of it beside what the loader does and other tools read."""
+"""Compares Opdock's report on one file with the loader's answer and what other tools read."""
 
 import os
 import re
@@ -17,7 +17,7 @@ def is_python_symbol(name):
 
 
 def python_here(path, tag):
-    """Whether this Python is the one that a file is for: by its name, else by its wheel's tag."""
+    """Returns whether a file is for this Python: by its name, otherwise by its wheel's tag."""
     name = os.path.basename(path)
     if ".abi3." in name:
         return True
@@ -27,8 +27,9 @@ def python_here(path, tag):
 
 
 def differences(report, facts, path, cwd, loaded, plain):
-    """What a report says otherwise than readelf, ldd and cuobjdump: list of texts. `loaded`: the
-    loader took the file; `plain`: in a process that brings nothing, as ldd's."""
+    """Returns a list of texts: where a report differs from readelf, ldd and cuobjdump. `loaded`:
+    the loader took the file; `plain`: it was asked in a process without other libraries, as ldd's
+    is."""
     found = []
 
     def differ(name, ours, theirs):
@@ -51,7 +52,7 @@ def differences(report, facts, path, cwd, loaded, plain):
     if loaded:
         differ("unresolved", set(report["unresolved"]), set())
     elif plain and (resolution := elf_tools.ldd(path, cwd)):
-        # Where a library is missing, ldd leaves out what it may define.
+        # If a library is missing, ldd does not report symbols that the library may define.
         if resolution.with_libc and not resolution.missing:
             of_file = resolution.undefined.get(os.path.realpath(path), set())
             ours = {name.split("@")[0] for name in report["unresolved"]}
@@ -64,7 +65,7 @@ def differences(report, facts, path, cwd, loaded, plain):
     if {".nv_fatbin", ".nvFatBinSegment"} & facts.sections:
         images = elf_tools.cuda_images(path)
         if images is not None:
-            # cuobjdump names a cubin of sm_100f as one of sm_100.
+            # cuobjdump reports a cubin of sm_100f as one of sm_100.
             ours = {re.sub(r"^(sm_\d+)f$", r"\1", arch) for arch in report["cuda_archs"]}
             differ("cuda_archs", ours, images)
     if ".hip_fatbin" in facts.sections:
@@ -75,7 +76,8 @@ def differences(report, facts, path, cwd, loaded, plain):
 
 
 def ask(path, tag, facts, verdicts, loader, cwd):
-    """(the loader's Answer or None where nobody can be asked, whether it is for a Python)."""
+    """Returns (the loader's Answer, or None if no process can be asked; whether the file is for a
+    Python)."""
     for_python = facts is not None and any(map(is_python_symbol, facts.undefined))
     if not for_python:
         answer = loader.ask(path, cwd)
@@ -86,14 +88,15 @@ def ask(path, tag, facts, verdicts, loader, cwd):
         return loader.ask(path, cwd, python=True), True
     if "rejected" not in verdicts:
         return None, True
-    # Another Python's file may be refused for what no Python has: a missing library.
+    # A file for another Python may be refused for a reason that holds for every Python: a missing
+    # library.
     answer = loader.ask(path, cwd, python=True)
     missing = re.search(r"undefined symbol: (\w+)", answer.text)
     return (None if missing and is_python_symbol(missing[1]) else answer), True
 
 
 def judge(report, answer, path):
-    """What a report's verdict is beside the loader's answer: a dict of JSON values."""
+    """Compares a report's verdict with the loader's answer; returns a dict of JSON values."""
     verdict = report["verdict"]
     reasons = causes.deciding(report)
     found = {"verdict": verdict, "reasons": [f"{r['code']}: {r['text']}" for r in reasons]}
@@ -112,13 +115,13 @@ def judge(report, answer, path):
 
 
 def examine(path, tag, inspect, loader, cwd, member):
-    """A dict of JSON values on one file. `tag` is the Python of its wheel (cp311); `member` is
-    Opdock's report on it as a part of its wheel or folder, or None where it gave none.
+    """Examines one file; returns a dict of JSON values. `tag` is the Python of its wheel (cp311);
+    `member` is Opdock's report on it as a part of its wheel or folder, or None if there is none.
 
     "agreement": agree, disagree, undecided (Opdock does not decide), no-oracle (the file is for a
-    Python that is not here) or no-answer (the loader did not end). The same in "member", where a
-    program is compared with what it does as a program, and "absent" stands for no report.
-    """
+    Python that is not installed) or no-answer (the loader did not end). "member" has the same
+    values; there a program is compared with its behaviour as a program, and "absent" means that
+    there is no report."""
     with open(path, "rb") as file:
         is_elf = file.read(4) == b"\x7fELF"
     facts = elf_tools.readelf(path) if is_elf else None

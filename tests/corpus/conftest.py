@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two parties: opdock of the build, and the loader of this machine."""
+"""Fixtures for the two sides: the opdock command of the build, and this machine's loader."""
 
 import os
 

@@ -29,16 +29,16 @@ class Elf:
         struct.pack_into("<" + form, self.bytes, offset, value)
 
     def segments(self):
-        """Offsets of the program headers."""
+        """Returns the offsets of the program headers."""
         first, size, count = self.get("Q", 32), self.get("H", 54), self.get("H", 56)
         return [first + i * size for i in range(count)]
 
     def segment(self, kind):
-        """The offset of the first program header of a type."""
+        """Returns the offset of the first program header of a type."""
         return next(at for at in self.segments() if self.get("I", at) == kind)
 
     def place(self, address):
-        """The file offset of a virtual address."""
+        """Returns the file offset of a virtual address."""
         for at in self.segments():
             start, size = self.get("Q", at + 16), self.get("Q", at + 32)
             if self.get("I", at) == PT_LOAD and start <= address < start + size:
@@ -53,19 +53,19 @@ class Elf:
             at += 16
 
     def entry(self, tag):
-        """The offset of the first entry with a tag."""
+        """Returns the offset of the first entry with a tag."""
         return next(at for at, found in self.dynamic() if found == tag)
 
     def value(self, tag):
         return self.get("Q", self.entry(tag) + 8)
 
     def text(self, offset):
-        """The text at an offset of the dynamic string table."""
+        """Returns the text at an offset of the dynamic string table."""
         start = self.place(self.value(DT_STRTAB)) + offset
         return self.bytes[start : self.bytes.index(0, start)].decode()
 
     def symbol(self, name):
-        """(index, file offset) of a dynamic symbol."""
+        """Returns (index, file offset) of a dynamic symbol."""
         table = self.place(self.value(DT_SYMTAB))
         for index in range(1, 10000):
             if self.text(self.get("I", table + 24 * index)) == name:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What readelf, ldd and cuobjdump say about a file."""
+"""Reads files with readelf, ldd and cuobjdump."""
 
 import dataclasses
 import functools
@@ -14,13 +14,14 @@ from loader import Answer
 
 THIS_MACHINE = {"x86_64": "Advanced Micro Devices X86-64", "aarch64": "AArch64"}[platform.machine()]
 CLEAN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
-# cuobjdump reads a whole file several times over and keeps it: beyond this it is not asked.
+# cuobjdump reads a whole file several times and keeps it in memory, so it is not run on larger
+# files.
 CUOBJDUMP_MAX_BYTES = 300 << 20
 
 
 @dataclasses.dataclass
 class Facts:
-    """What readelf says, in the names of `opdock inspect --json`."""
+    """What readelf reports, with the names of `opdock inspect --json`."""
 
     machine: str = ""
     type: str = ""
@@ -42,7 +43,7 @@ class Facts:
 
 
 def readelf(path):
-    """Facts of an ELF file, or None where readelf fails or does not end."""
+    """Returns the Facts of an ELF file, or None if readelf fails or does not end."""
     command = ["readelf", "-W", "-h", "-l", "-S", "-d", "-V", "--dyn-syms", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, env=CLEAN, timeout=300, check=False)
@@ -99,7 +100,8 @@ def read_symbol(line, facts):
     if rest[0] == "UND":
         if binding != "LOCAL":
             facts.undefined.add(rest[1].split("@")[0])
-    elif binding == "UNIQUE" or binding.endswith(": 10"):  # so where EI_OSABI is System V
+    # The number means this only if EI_OSABI is System V.
+    elif binding == "UNIQUE" or binding.endswith(": 10"):
         facts.unique_symbols = True
 
 
@@ -117,7 +119,8 @@ UNDEFINED = re.compile(
 
 
 def ldd(path, cwd):
-    """What `ldd -r` finds missing, or None where it fails (it does so for what does not load)."""
+    """Runs `ldd -r`; returns what it finds missing, or None if it fails (as it does for files that
+    do not load)."""
     try:
         done = subprocess.run(
             ["ldd", "-r", str(path)],
@@ -144,8 +147,8 @@ def ldd(path, cwd):
 
 
 def start(path, facts, cwd):
-    """The Answer to whether a program would start: by ldd, as a program cannot be asked without
-    being run."""
+    """Returns the Answer to whether a program would start. ldd gives it, because asking the program
+    would run it."""
     if facts.machine != THIS_MACHINE:
         return Answer("refused", f"{path}: cannot open shared object file: for another machine")
     if not facts.interpreter:
@@ -164,7 +167,8 @@ def start(path, facts, cwd):
 
 @functools.cache
 def cuobjdump():
-    """The path of cuobjdump: on the PATH, or of the package nvidia-cuda-cuobjdump; else None."""
+    """Returns the path of cuobjdump, from the PATH or from the package nvidia-cuda-cuobjdump; else
+    None."""
     import sysconfig
 
     places = Path(sysconfig.get_paths()["purelib"], "nvidia").glob("*/bin/cuobjdump")
@@ -172,7 +176,7 @@ def cuobjdump():
 
 
 def cuda_images(path):
-    """{"sm_80", "compute_90", …} by cuobjdump; None where it cannot be asked."""
+    """Returns {"sm_80", "compute_90", …} as cuobjdump lists them; None if it cannot be run."""
     if cuobjdump() is None or os.path.getsize(path) > CUOBJDUMP_MAX_BYTES:
         return None
     images = set()
@@ -196,8 +200,8 @@ def cuda_images(path):
 
 
 def hip_images(path):
-    """The processors of the code objects whose bundle entries are in a file; None where bundles
-    are compressed."""
+    """Returns the processors of the code objects whose bundle entries are in a file; None if
+    bundles are compressed."""
     data = Path(path).read_bytes()
     if b"CCOB" in data:
         return None

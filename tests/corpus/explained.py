@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a verdict differs from the loader's answer, where that was looked into."""
+"""Known causes of verdicts that differ from the loader's answer."""
 
 import re
 
-# (what the file, the reasons or the loader's message have, the cause).
+# (parts of the file's name, the reasons or the loader's message; the cause)
 CAUSES = [
     (
         r"executable-stack.*\| loaded",
@@ -19,6 +19,6 @@ CAUSES = [
 
 
 def cause(result):
-    """The cause of a difference as compare.examine found it, or None where it is not known."""
+    """Returns the cause of a difference that compare.examine found, or None if it is not known."""
     words = f"{result['file']} {' '.join(result['reasons'])} | {result['loader']}"
     return next((text for pattern, text in CAUSES if re.search(pattern, words)), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the dynamic loader does with a file: asked in a child process, with no environment."""
+"""Asks the dynamic loader about a file, in a child process with a clean environment."""
 
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 SECONDS = 90
 
-# ctypes.CDLL is dlopen; the answer goes where the program's own output cannot mix with it.
+# ctypes.CDLL calls dlopen; the answer goes to a file of its own, apart from the library's output.
 IN_PYTHON = """
 import ctypes, os, sys
 try:
@@ -26,16 +26,16 @@ os._exit(0)
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """outcome: "loaded", "refused" (the loader's message is text), "killed" (the loader itself
-    ended the process), "in-constructor" (loaded, then the file's own code ended the process) or
-    "no-answer" (time ran out)."""
+    """outcome: "loaded", "refused" (text is the loader's message), "killed" (the loader itself
+    ended the process), "in-constructor" (the file was loaded, then its own code ended the process)
+    or "no-answer" (the time ran out)."""
 
     outcome: str
     text: str = ""
 
     @property
     def loads(self):
-        """True or False, None where nothing can be said."""
+        """True or False, or None if it is unknown."""
         if self.outcome in ("loaded", "in-constructor"):
             return True
         return False if self.outcome in ("refused", "killed") else None
@@ -48,12 +48,13 @@ class Loader:
         """Compiles the program that asks into `folder`."""
         source = Path(__file__).with_name("dlopen_one.c")
         self.plain = [str(Path(folder) / "dlopen_one")]
-        # No -rdynamic and nothing linked but the C library: a process that brings nothing.
+        # Without -rdynamic and with only the C library linked, the process provides no other
+        # symbols.
         subprocess.run(["cc", "-O1", "-o", self.plain[0], str(source), "-ldl"], check=True)
         self.python = [sys._base_executable, "-I", "-S", "-c", IN_PYTHON]
 
     def ask(self, path, cwd, python=False, home=None, seconds=SECONDS):
-        """The Answer for one file, waited for so long; `cwd` is the child's folder."""
+        """Returns the Answer for one file within `seconds`; `cwd` is the child's folder."""
         command = self.python if python else self.plain
         done, said = self.run(command, path, cwd, home or cwd, {}, seconds)
         if said == "loaded":
@@ -67,7 +68,8 @@ class Loader:
             text = f"{signal.Signals(-done.returncode).name} {text}".strip()
         else:
             text = f"exit status {done.returncode} {text}".strip()
-        # Whose fault: the loader names a file before it runs that file's constructors.
+        # The loader logs a file before it runs that file's constructors, which shows whose fault it
+        # was.
         again, _ = self.run(command, path, cwd, home or cwd, {"LD_DEBUG": "files"})
         trace = again.stderr if again else ""
         opened = trace.rfind(f"file={path}")
@@ -76,9 +78,9 @@ class Loader:
         return Answer("killed", text)
 
     def run(self, command, path, cwd, home, variables, seconds=SECONDS):
-        """(finished process or None where time ran out, what it answered)."""
+        """Returns (finished process, or None if the time ran out; its answer)."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), **variables}
-        # A file of its own: what the library's own code prints cannot mix with it.
+        # The answer has a file of its own, so that output of the library's code cannot mix with it.
         with tempfile.TemporaryFile() as answer:
             words = [*command, str(answer.fileno()), str(path)]
             try:

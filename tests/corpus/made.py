@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small libraries, each with one defect (or none): name -> builder of the file that is asked about.
+"""Small libraries, each with one defect (or none): name -> builder of the file under test.
 
-A builder takes a Box and returns the path to open. What happens then is not written here: the
-loader of this machine says it. By hand, `made.py OPDOCK [CASE…]` prints both sides' words on each.
-"""
+A builder takes a Box and returns the path to open. The expected result is not written here: the
+loader of this machine decides it. By hand, `made.py OPDOCK [CASE…]` prints both sides' messages on
+each."""
 
 import os
 import sys
@@ -31,14 +31,13 @@ for _seed in range(40 if "OPDOCK_TEST_NIGHTLY" in os.environ else 12):
 
 
 def compare(build, folder, loader, inspect, python=False, hangs=None):
-    """(what was found of a builder's file, both sides' words). What: "right"; "wrong": the verdict
-    is not what the loader does; "undecided"; "other cause": rejected, but not for the loader's
-    reason.
+    """Returns (the result for a builder's file, both sides' messages). The result is "right";
+    "wrong": the verdict is not what the loader does; "undecided"; or "other cause": rejected, but
+    not for the loader's reason.
 
     `folder` becomes the builder's Box; `python`: the loader is asked in a process of Python;
-    `hangs`: it never answers, and the file should be rejected for this code. Raises Unmade where
-    this machine cannot make the file.
-    """
+    `hangs`: the loader never answers, and the file should be rejected with this code. Raises Unmade
+    if this machine cannot make the file."""
     (folder / "cwd").mkdir(parents=True)
     path = build(Box(folder))
     answer = loader.ask(path, folder / "cwd", python=python, **({"seconds": 1} if hangs else {}))
@@ -63,7 +62,7 @@ def compare(build, folder, loader, inspect, python=False, hangs=None):
 
 
 def compare_case(case, folder, loader, inspect):
-    """compare() of a case by its name."""
+    """Calls compare() for a case by its name."""
     return compare(
         CASES[case], folder, loader, inspect, python=case in PYTHON, hangs=HANGING.get(case)
     )

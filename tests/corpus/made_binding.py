@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no linker makes, and what the loader stumbles over only while it maps and binds, or never
-comes back from."""
+"""Files that no linker makes, and on which the loader fails only while it maps and binds, or
+hangs."""
 
 import os
 import platform
@@ -37,7 +37,7 @@ of_own_symbol = both_of(CASES, OWN, "-Wl,--hash-style=gnu")
 
 @of_own_symbol
 def own_symbol_filtered_out(box, path):
-    """The bloom filter is all zeros: no lookup gets past it."""
+    """The bloom filter is all zeros, so it rejects every lookup."""
     elf = box.edit(path)
     table = elf.place(elf.value(DT_GNU_HASH))
     for word in range(elf.get("I", table + 8)):
@@ -55,7 +55,7 @@ def own_symbol_without_filter(box, path):
 @of_own_symbol
 def own_symbol_without_hash_table(box, path):
     elf = box.edit(path)
-    elf.put("Q", elf.entry(DT_GNU_HASH), 0x6FFFFEFF)  # a tag that nobody reads
+    elf.put("Q", elf.entry(DT_GNU_HASH), 0x6FFFFEFF)  # a tag that no reader knows
     elf.save()
 
 
@@ -89,7 +89,7 @@ INDIRECT = (
 
 @_case
 def indirect_function_in_data(box):
-    """What picks the function is said to lie where no code is."""
+    """The address of the resolver function points to data instead of code."""
     box.lib("libb.so", INDIRECT)
     path = box.lib(
         "a.so",
@@ -147,7 +147,7 @@ for _name, _value in {
     CASES[_name] = _build
 
 
-# ---- what the loader never comes back from
+# ---- files on which the loader hangs
 
 
 @_case
@@ -176,5 +176,6 @@ def needs_a_fifo(box):
     return path
 
 
-# The loader gives no answer at all: it is asked for a second only. Opdock's first reason for each.
+# The loader never answers, so it gets only one second. The values are the first reason that Opdock
+# gives.
 HANGING = {"hash-chain-in-a-circle": "elf-malformed", "needs-a-fifo": "library-refused"}

@@ -3,11 +3,12 @@
 
 
 class Unmade(Exception):
-    """A case that this machine's tools cannot make."""
+    """Raised for a case that this machine's tools cannot make."""
 
 
 def table():
-    """(dict of name -> builder, decorator that adds a function under its name with dashes)."""
+    """Returns (dict of name -> builder, decorator that adds a function under its name with
+    dashes)."""
     cases = {}
 
     def case(build):
@@ -18,8 +19,8 @@ def table():
 
 
 def both_of(cases, code, *words):
-    """A decorator for edits of a library that the compiler makes of `code`: adds two cases of each,
-    the library opened itself, and as what another file needs."""
+    """Returns a decorator for functions that edit a library compiled from `code`. It adds two cases
+    for each: the library is opened itself, or another file needs it."""
 
     def both(build):
         name = build.__name__.replace("_", "-")

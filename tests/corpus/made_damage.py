@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Damaged files, and files that are something else: opened themselves, and as a dependency."""
+"""Damaged files, and files of other kinds: opened themselves, and as a dependency."""
 
 import os
 
@@ -79,7 +79,7 @@ def cut_at_the_last_segment(box, path):
 
 @both
 def cut_within_the_last_page(box, path):
-    """The last segment's bytes end early, in a page of which some is there."""
+    """The last segment's bytes end early, inside a page that exists in part."""
     elf = box.edit(path)
     last = [at for at in elf.segments() if elf.get("I", at) == PT_LOAD][-1]
     os.truncate(path, elf.get("Q", last + 8) + elf.get("Q", last + 32) - 100)
@@ -235,7 +235,7 @@ def mode_not_executable(box, path):
 
 
 def edit_entry(tag, value):
-    """Another value of an entry of the dynamic section."""
+    """Returns an edit that sets another value in an entry of the dynamic section."""
 
     def edit(box, path):
         elf = box.edit(path)
@@ -246,7 +246,7 @@ def edit_entry(tag, value):
 
 
 def edit_table(tag, form, offset, value):
-    """Another value in the table that an entry of the dynamic section tells of."""
+    """Returns an edit that sets another value in the table that a dynamic entry points to."""
 
     def edit(box, path):
         elf = box.edit(path)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random graphs of libraries: who needs whom, where they lie, what they define in which version.
+"""Random graphs of libraries: dependencies, folders, and definitions with versions.
 
-Each library is linked against stand-ins of what it needs, which define everything, in the versions
-of that day; what is found at run time may define less, in other versions, or be no library at all.
-By hand, `made_graph.py OPDOCK FIRST_SEED COUNT` prints the graphs whose verdict is not what the
-loader does.
-"""
+Each library is linked against stand-ins of its dependencies, which define everything, in the
+versions of the time of linking. The libraries found at run time may define less, in other versions,
+or be no libraries at all. By hand, `made_graph.py OPDOCK FIRST_SEED COUNT` prints the graphs whose
+verdict is not what the loader does."""
 
 import os
 import random
@@ -18,7 +17,7 @@ FOLDERS = ["d0", "d1", "d2"]
 
 
 def version_script(box, layout):
-    """The linker's words for {symbol: version}; none for a library without versions."""
+    """Returns the linker's arguments for {symbol: version}; none for a library without versions."""
     if not layout:
         return []
     nodes = {}
@@ -29,12 +28,13 @@ def version_script(box, layout):
 
 
 def layout_of(rng):
-    """{symbol: version}, or nothing."""
+    """Returns {symbol: version}, or an empty dict."""
     return {s: rng.choice(["V_1", "V_2"]) for s in SYMBOLS} if rng.random() < 0.6 else {}
 
 
 def definition(rng, symbol):
-    if symbol == "tls":  # a linker wants all definitions and references of one to be thread-local
+    # A linker wants all definitions and references of one symbol to be thread-local.
+    if symbol == "tls":
         return "__thread long tls;"
     return rng.choices(
         [
@@ -70,7 +70,7 @@ def reference(rng, symbol):
 
 
 def break_it(rng, path):
-    """Makes something else of a copy of a library."""
+    """Damages a copy of a library, or replaces or removes it."""
     kind = rng.randrange(5)
     if kind == 0:
         path.write_text("no library\n" * 100)
@@ -85,7 +85,7 @@ def break_it(rng, path):
 
 
 def options(rng):
-    """lib()'s words for marks that a linker can make."""
+    """Returns lib()'s arguments for flags that a linker can set."""
     marks = [
         "-Wl,-Bsymbolic",
         "-Wl,-z,nodelete",
@@ -100,7 +100,7 @@ def options(rng):
 
 
 def place_more(rng, box, path, name):
-    """Other files of a library's name, elsewhere: spoiled copies, links, variants."""
+    """Places other files with a library's name elsewhere: damaged copies, links, variants."""
     if rng.random() < 0.2:
         other = box.path(f"{rng.choice(FOLDERS)}/{name}")
         if not other.exists():
@@ -119,7 +119,7 @@ def place_more(rng, box, path, name):
 
 
 def search(rng):
-    """lib()'s words for an RPATH, a RUNPATH or neither."""
+    """Returns lib()'s arguments for an RPATH, a RUNPATH or neither."""
     folders = rng.sample(FOLDERS, rng.randint(2, 3))
     path = ":".join(f"$ORIGIN/../{folder}" for folder in folders)
     return rng.choices([{}, {"rpath": path}, {"runpath": path}], [1, 5, 5])[0]
@@ -131,7 +131,7 @@ def graph(box, seed):
     count = rng.randint(2, 6)
     names = [f"lib{index}.so" for index in range(count)]
     then = {name: layout_of(rng) for name in names}
-    # Some libraries are known by another's name, or by one that no file has.
+    # Some libraries were linked under another library's name, or under a name that no file has.
     names_then = {
         n: n if rng.random() < 0.95 else rng.choice([*names, "libelse.so"]) for n in names
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cases whose answer is not "right": name -> what made.compare finds, and why that is so."""
+"""The cases whose answer is not "right": name -> what made.compare finds, with the reason."""
 
 # Refused on purpose, though the loader of this machine gets by (docs/reference/verdicts.md).
 POLICY = {
@@ -14,11 +14,11 @@ POLICY = {
     "symbols-of-32-bytes-in-dependency": "wrong",
     "string-table-size-0": "wrong",
     "string-table-size-0-in-dependency": "wrong",
-    # An index beyond the file's versions: this one meets a place in memory that holds zeros.
+    # The index is beyond the file's versions: here it reads memory that happens to hold zeros.
     "symbol-of-a-version-that-is-not-there": "wrong",
     "symbol-of-a-version-that-is-not-there-in-dependency": "wrong",
 }
-# Within 64 bytes of what is left.
+# The size is within 64 bytes of the remaining space.
 CLOSE = {"static-tls-1664": "undecided", "static-tls-1728": "undecided"}
 # The loader stops at an assertion, or names the same cause in other words.
 WORDS = {

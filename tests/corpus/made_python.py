@@ -7,7 +7,7 @@ from made_case import table
 
 CASES, case = table()
 
-SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")  # .cpython-311-x86_64-linux-gnu.so
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")  # for example .cpython-311-x86_64-linux-gnu.so
 USE = "void* {0}(long); void* used(void) {{ return {0}(1); }}"
 
 
@@ -33,7 +33,7 @@ def python_symbol_absent(box):
 
 @case
 def python_symbol_removed(box):
-    """Of Python 2."""
+    """Uses a symbol of Python 2."""
     return box.lib("a" + SUFFIX, USE.format("PyString_FromLong"))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the loader looks for libraries, and which of several it takes."""
+"""Cases for where the loader looks for libraries, and which of several it takes."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ def library_of_library_missing(box):
 
 
 def chain(box, first, second):
-    """a.so needs one/libb.so, which needs two/libc1.so."""
+    """Makes a.so, which needs one/libb.so, which needs two/libc1.so."""
     box.lib("two/libc1.so")
     box.lib("one/libb.so", "", needs=["two/libc1.so"], **second)
     return box.lib("a.so", "", needs=["one/libb.so"], **first)
@@ -73,11 +73,11 @@ def rpath_of_grandparent_past_runpath(box):
 
 @case
 def rpath_beside_runpath(box):
-    """Both in one file: the loader passes over the RPATH."""
+    """One file has both: the loader ignores the RPATH."""
     box.lib("one/libb.so")
     path = box.lib("a.so", "", needs=["one/libb.so"], rpath="$ORIGIN/one")
     elf = box.edit("a.so")
-    # DT_NULL entries follow: one becomes DT_RUNPATH of the empty text's folder name.
+    # DT_NULL entries follow: one becomes a DT_RUNPATH with an empty text.
     end = max(at for at, _ in elf.dynamic()) + 16
     elf.put("Q", end, 29)
     elf.put("Q", end + 8, 0)
@@ -165,7 +165,7 @@ def renamed_need(box, name):
 
 @case
 def need_with_a_slash(box):
-    """Relative to the working folder, not to the file's."""
+    """The path is relative to the working folder, not to the file's."""
     return renamed_need(box, "one/libb.so")
 
 
@@ -210,7 +210,7 @@ def without_default_folders_but_a_runpath(box):
 
 
 def shadow(box, name, library):
-    """A library of the system's name, empty, in the RUNPATH's folder."""
+    """Makes an empty library with the system library's name in the RUNPATH's folder."""
     path = box.lib("a.so", CODE_OF[library], f"-l{library}", runpath="$ORIGIN/one")
     box.lib(f"one/{name}", "", "-nostdlib")
     return path
@@ -229,7 +229,7 @@ def runpath_shadows_libm(box):
 
 @case
 def runpath_shadows_libc(box):
-    """The C library is in the process already."""
+    """The process has already loaded the C library."""
     return shadow(box, "libc.so.6", "c")
 
 
@@ -246,7 +246,7 @@ def needs_the_kernels_library(box):
 
 @case
 def needs_a_linker_script(box):
-    """libc.so is a text where the C library's headers are installed."""
+    """libc.so is a text file where the C library's headers are installed."""
     return box.patchelf(box.lib("a.so"), "--add-needed", "libc.so")
 
 
@@ -283,7 +283,8 @@ def diamond(box):
 
 
 def two_of_one_name(box, first, second):
-    """b and c1 each find a libs.so in a folder of their own: the one found first serves both."""
+    """libb.so and libc1.so each find a libs.so in a folder of their own: the one found first serves
+    both."""
     box.lib("one/libs.so", first)
     box.lib("two/libs.so", second)
     box.lib("libb.so", "", needs=["one/libs.so"], runpath="$ORIGIN/one")
@@ -302,7 +303,7 @@ def first_of_one_name_has_the_symbol(box):
 
 
 def other_soname(box, order):
-    """liba.so carries the soname libx.so.1; no file is called so."""
+    """liba.so has the soname libx.so.1; no file has that name."""
     box.lib("liba.so", DEFINES, soname="libx.so.1")
     path = box.lib("a.so", CALL, needs=["liba.so"], runpath="$ORIGIN")
     box.patchelf(path, "--remove-needed", "libx.so.1")
@@ -345,7 +346,7 @@ def library_is_a_broken_link(box):
 
 @case
 def origin_of_a_link(box):
-    """The file is opened by a link in another folder: $ORIGIN is that folder."""
+    """The file is opened by a link in another folder, so $ORIGIN is that folder."""
     box.lib("real/libb.so")
     box.lib("real/a.so", "", needs=["real/libb.so"], runpath="$ORIGIN")
     os.symlink("real/a.so", box.folder / "a.so")
@@ -361,7 +362,7 @@ def origin_of_a_linked_library(box):
 
 
 def shadowed(box, edit):
-    """A file of the right name lies in an earlier folder than the good library."""
+    """An earlier folder has a file with the right name before the good library."""
     box.lib("two/libb.so")
     path = box.lib("a.so", "", needs=["two/libb.so"], runpath="$ORIGIN/one:$ORIGIN/two")
     shutil.copy(box.folder / "two/libb.so", box.path("one/libb.so"))
@@ -385,7 +386,7 @@ def earlier_is_of_another_class(box):
 
 @case
 def earlier_is_32_bit(box):
-    """A whole 32-bit header, as an i686 library has."""
+    """The header is a complete 32-bit one, as an i686 library has."""
 
     def edit(path):
         import struct
@@ -450,7 +451,7 @@ def earlier_is_truncated(box):
 
 
 def hwcaps(box, level, defective):
-    """A variant of libb.so for an x86-64 level lies beside it."""
+    """Puts a variant of libb.so for an x86-64 level next to it."""
     if platform.machine() != "x86_64":
         raise Unmade("glibc-hwcaps of x86-64")
     box.lib("libb.so", "" if defective else CALL)
@@ -488,7 +489,7 @@ CASES["isa-v4-in-dependency"] = lambda box: isa(box, 4, True)
 
 
 def isa_unknown(box, dependency):
-    """A bit above v4, which no processor here has."""
+    """The bit is above v4, and no processor here has it."""
     path = isa(box, 4, dependency)
     name = "libb.so" if dependency else "a.so"
     elf = box.edit(name)
@@ -503,7 +504,8 @@ CASES["isa-unknown-in-dependency"] = lambda box: isa_unknown(box, True)
 
 
 def for_kernel(box, dependency, system, version):
-    """A library whose note names the least Linux: one of Qt's had 3.17, on machines with 3.10."""
+    """Makes a library whose note names the lowest Linux version. One of Qt's had 3.17, on machines
+    with 3.10."""
     note = f"4, 16, 1, 0x554e47, {system}, {version}, 0, 0"
     code = f'__asm__(".pushsection .note.ABI-tag,\\"a\\",@note; .long {note}; .popsection");'
     if not dependency:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undefined and defined symbols of all kinds, and what a library allows."""
+"""Cases with undefined and defined symbols of all kinds, and flags that change their binding."""
 
 from elf_edit import DT_GNU_HASH, DT_HASH
 from made_case import table
@@ -36,7 +36,7 @@ def undefined_without_relocation(box):
 
 @case
 def undefined_name_of_the_compiler(box):
-    """What every library refers to weakly, wanted for good."""
+    """Every library refers to this symbol weakly; here the reference is strong."""
     path = box.lib("a.so", "void _ITM_deregisterTMCloneTable(void);")
     elf = box.edit("a.so")
     elf.put("B", elf.symbol("_ITM_deregisterTMCloneTable")[1] + 4, 0x10)
@@ -217,7 +217,7 @@ def provider_without_hash(box):
     elf = box.edit("libb.so")
     for at, tag in list(elf.dynamic()):
         if tag in (DT_HASH, DT_GNU_HASH):
-            elf.put("Q", at, 0x6FFFFEFF)  # a tag that nobody reads
+            elf.put("Q", at, 0x6FFFFEFF)  # a tag that no reader knows
     elf.save()
     return path
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Thread-local storage that wants a part of the loader's small static reserve, or does not."""
+"""Cases with thread-local storage that needs a part of the loader's small static reserve, or
+not."""
 
 from elf_edit import DT_FLAGS
 from made_case import table
@@ -67,7 +68,7 @@ def set_static_tls(box, name, wanted):
 
 @case
 def static_tls_without_its_flag(box):
-    """The relocations ask for it, whatever the flag says."""
+    """The relocations need it, whatever the flag states."""
     box.lib("a.so", TLS.format(65536), "-Wl,-Bsymbolic")
     return set_static_tls(box, "a.so", False)
 
@@ -80,7 +81,7 @@ def static_tls_flag_without_use(box):
 
 
 def of_dependency(box, size):
-    """a.so takes libb.so's thread-local variable for a static one."""
+    """Makes a.so, which accesses libb.so's thread-local variable as a static one."""
     box.lib("libb.so", f"__thread char block[{size}];")
     code = f'extern __thread char block[{size}] __attribute__((tls_model("initial-exec")));'
     code += "char* f(int i) { return block + i; }"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbol versions: needs of them, definitions, and references that do not meet."""
+"""Cases with symbol versions: needed ones, definitions, and references that do not match."""
 
 import platform
 
@@ -12,14 +12,14 @@ USE = "void {0}(void); void used(void) {{ {0}(); }}"
 
 
 def linked_with(box, stub, code, *words, runpath="$ORIGIN"):
-    """a.so linked against a stub library, as on the machine that built it."""
+    """Makes a.so linked against a stub library, as on the machine that built it."""
     return box.lib(
         "a.so", code, "-nostdlib", *words, needs=[stub.relative_to(box.folder)], runpath=runpath
     )
 
 
 def provider(box, versions, name="libprov.so"):
-    """The library that is found at run time, of the same form as Box.stub's."""
+    """Makes the library that is found at run time, of the same form as Box.stub's."""
     stub = box.stub(name, versions)
     stub.rename(box.folder / name)
 
@@ -135,7 +135,7 @@ def version_of_symbol_differs(box):
 
 @case
 def version_of_symbol_elsewhere(box):
-    """The named library has the version, another one has the symbol, without versions."""
+    """The named library has the version; another one has the symbol, without versions."""
     stub = box.stub("libprov.so", {"PROV_1": ["f"]})
     box.lib("libplain.so", "void f(void) {}")
     path = box.lib(
@@ -173,7 +173,7 @@ def provider_without_versions(box):
 
 @case
 def provider_without_versions_of_its_own_or_others(box):
-    """It has no version table at all: the loader ends the process."""
+    """The library has no version table at all: the loader ends the process."""
     path = linked_with(box, box.stub("libprov.so", {"PROV_1": ["f"]}), USE.format("f"))
     box.lib("libprov.so", "void f(void) {}", "-nostdlib")
     return path
@@ -307,7 +307,8 @@ def relative_relocations_without_mark(box):
 
 
 def edited_need(box, form, offset, value):
-    """version-present, with a field of the verneed record or of its first version changed."""
+    """Makes the file of version-present with one changed field in the verneed record or its first
+    version."""
     path = version_present(box)
     elf = box.edit("a.so")
     need = elf.place(elf.value(DT_VERNEED))
@@ -323,5 +324,5 @@ def version_need_of_another_format(box):
 
 @case
 def version_need_with_a_wrong_hash(box):
-    """The first of the two records follows at once, as every linker lays them."""
+    """The first of the two records follows directly, as every linker places it."""
     return edited_need(box, "I", 16, 0x12345678)

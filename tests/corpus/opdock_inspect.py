@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""opdock inspect --json, as the corpus asks it."""
+"""Runs opdock inspect --json for the corpus."""
 
 import json
 import os
@@ -12,8 +12,8 @@ SECONDS = 300
 
 
 class Inspector:
-    """Runs the command at `path`; counts its time (s) and the memory of its largest run (bytes).
-    Threads may share one."""
+    """Runs the command at `path`; adds up its time (s) and notes the memory of its largest run
+    (bytes). Threads may share one."""
 
     def __init__(self, path):
         self.path = os.path.abspath(path)
@@ -21,14 +21,14 @@ class Inspector:
         self.runs, self.seconds, self.slowest, self.most_bytes = 0, 0.0, (0.0, ""), (0, "")
 
     def __call__(self, file, cwd):
-        """The report on a file; raises RuntimeError where the command gives none."""
+        """Returns the report on a file; raises RuntimeError if the command gives none."""
         report = self.run(file, cwd)
         if "verdict" not in report:
             raise RuntimeError(f"a report without a verdict: {report}")
         return report
 
     def members(self, package, cwd):
-        """{path within: report} of the native files of a wheel or a folder."""
+        """Returns {path within: report} of the native files of a wheel or a folder."""
         report = self.run(package, cwd)
         return {file["file"]: file for found in report["packages"] for file in found["files"]}
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of packages, and fetching them with pip.
+"""Reads the list of packages, and fetches them with pip.
 
-A line of packages.txt is "NAME==VERSION PYTHON PLATFORM [GROUP]". PYTHON is a tag as cp311, cp27mu
-or pp311. PLATFORM is a processor (x86_64: manylinux), musl_PROCESSOR, win_amd64 or macosx. Packages
-of one GROUP are unpacked into one folder, as an environment has them.
-"""
+A line of packages.txt is "NAME==VERSION PYTHON PLATFORM [GROUP]". PYTHON is a tag such as cp311,
+cp27mu or pp311. PLATFORM is a processor (x86_64: manylinux), musl_PROCESSOR, win_amd64 or macosx.
+Packages of one GROUP are unpacked into one folder, as in an environment."""
 
 import dataclasses
 import re
@@ -36,7 +35,7 @@ class Package:
 
 
 def read_list(path):
-    """The packages of a list; empty lines and those that begin with # are passed over."""
+    """Returns the packages of a list, without empty lines and those that begin with #."""
     packages = []
     for number, line in enumerate(Path(path).read_text().splitlines(), 1):
         words = line.split("#", 1)[0].split()
@@ -49,7 +48,7 @@ def read_list(path):
 
 
 def platform_tags(platform):
-    """The wheel platforms that a PLATFORM stands for, as pip's --platform takes them."""
+    """Returns the wheel platforms that a PLATFORM stands for, as pip's --platform takes them."""
     if platform == "macosx":
         return [
             f"macosx_{minor}_{cpu}"
@@ -66,7 +65,7 @@ def platform_tags(platform):
 
 
 def python_arguments(python):
-    """pip's arguments for a PYTHON tag."""
+    """Returns pip's arguments for a PYTHON tag."""
     implementation, major, minor, flags = re.fullmatch(r"(cp|pp)(\d)(\d+)(\w*)", python).groups()
     abis = [python] if implementation == "cp" else [f"pypy{major}{minor}_{PYPY_ABI}"]
     if implementation == "cp" and major == "3" and int(minor) < 8 and not flags:
@@ -80,10 +79,9 @@ def python_arguments(python):
 
 
 def fetch(package, cache, timeout=1800):
-    """The path of the package's wheel in the folder `cache`, fetched if it is not there.
+    """Returns the path of the package's wheel in the folder `cache`, and fetches it if necessary.
 
-    Raises RuntimeError with pip's words if it cannot be had. May run in several processes at once.
-    """
+    Raises RuntimeError with pip's message if that fails. May run in several processes at once."""
     folder = Path(cache) / package.folder
     if folder.is_dir():
         return next(folder.glob("*.whl"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counts of a run, as text and as JSON lines."""
+"""Prints the counts of a run, as text and as JSON lines."""
 
 import collections
 import datetime
@@ -12,7 +12,7 @@ import explained
 
 
 def output(*command):
-    """The first line that a command prints, or None."""
+    """Returns the first line that a command prints, or None."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
@@ -22,14 +22,15 @@ def output(*command):
 
 
 class Summary:
-    """What was found in all packages."""
+    """Totals over all packages."""
 
     def __init__(self):
         self.packages = 0
         self.missing = {}  # package -> why it could not be fetched
         self.counts = collections.Counter()  # agreement -> files
-        self.members = collections.Counter()  # the same of the files as parts of their packages
-        self.causes = collections.Counter()  # of refusals that agree: same or other cause
+        # The same counts for the files as parts of their packages.
+        self.members = collections.Counter()
+        self.causes = collections.Counter()  # for refusals on both sides: same or other cause
         self.refusals = collections.Counter()  # the loader's cause -> files
         self.disagreements, self.other_causes, self.differences = [], [], []
 

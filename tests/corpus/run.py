@@ -49,7 +49,7 @@ def parse(words):
 
 
 def in_groups(chosen):
-    """Lists of packages that are unpacked together."""
+    """Returns lists of packages that are unpacked together."""
     groups = {}
     for package in chosen:
         groups.setdefault(package.group or str(package), []).append(package)
@@ -67,7 +67,7 @@ def examine_group(group, folder, inspect, loader, pool):
                 owner[path] = package
     empty = folder / "empty"
     empty.mkdir()
-    # A wheel alone is asked about as it is; together they are an environment's folder.
+    # A single wheel is inspected as it is; several form an environment's folder.
     site = folder / "site"
     members = inspect.members(group[0][1] if len(group) == 1 else site, empty) if owner else {}
     members = {
@@ -94,7 +94,7 @@ def examine_group(group, folder, inspect, loader, pool):
 
 
 def without_places(value, folder, wheels):
-    """A result whose texts name files as they lie in the package, not on this machine."""
+    """Returns the result with file names as in the package, instead of paths on this machine."""
     if isinstance(value, str):
         for place in (folder / "site" / SITE, folder / "site", *wheels.values(), folder):
             value = value.replace(f"{place}/", "")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small libraries with one defect each: Opdock's verdict is what the loader then does."""
+"""Tests that Opdock's verdict on small libraries with one defect each is what the loader then
+does."""
 
 import pytest
 from made import CASES, compare_case

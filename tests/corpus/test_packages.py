@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Twelve small wheels: no decided verdict differs from what the dynamic loader does."""
+"""Tests twelve small wheels: no decided verdict differs from what the dynamic loader does."""
 
 import json
 import os
@@ -18,7 +18,7 @@ COMMAND = os.environ["OPDOCK_COMMAND"]
 
 @pytest.fixture(scope="module")
 def cache():
-    """The folder with the twelve wheels; skips where no index can be reached."""
+    """Returns the folder with the twelve wheels; skips if no package index can be reached."""
     folder = Path(os.environ["OPDOCK_CORPUS_CACHE"])
     errors = {}
     wanted = packages.read_list(HERE / "packages_small.txt")
@@ -34,7 +34,7 @@ def cache():
 
 
 def run_small(cache, tmp_path, command):
-    """(exit status, results of all files, the record's lines) of the script."""
+    """Runs the script; returns (exit status, results of all files, the record's lines)."""
     results, record = tmp_path / "results", tmp_path / "record"
     status = run.main(
         [
@@ -68,7 +68,7 @@ def test_no_decided_verdict_differs(cache, tmp_path):
 
 
 def test_a_wrong_verdict_is_seen(cache, tmp_path):
-    """With a command that calls every file usable."""
+    """Uses a command that calls every file usable."""
     command = tmp_path / "always-usable"
     command.write_text(
         f'#!/bin/sh\n"{COMMAND}" "$@" | python3 -c "\n'

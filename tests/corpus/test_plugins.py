@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same defects in real plugins: none that the loader refuses is usable, none that loads is
-rejected."""
+"""Tests the same defects in real plugins: none that the loader refuses is usable, none that loads
+is rejected."""
 
 import subprocess
 import sys
@@ -17,15 +17,14 @@ from made_versions import CASES as VERSIONS
 
 TOP = Path(__file__).resolve().parents[2]
 CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH}
-# The process that a plugin is loaded into has libm, libstdc++ and libopdock already; the one that
-# is asked here does not.
+# A host process has already loaded libm, libstdc++ and libopdock; the process asked here has not.
 IN_THE_HOST = {"symbol-of-a-plugin-host", "without-default-folders", "runpath-shadows-libm"}
-# Other reasons than the loader's: what the note and the entry function are for.
+# Stages whose reasons the loader does not have: they concern the note and the entry function.
 OWN_STAGES = {"note", "abi"}
 
 
 class PluginBox(Box):
-    """Makes the library that is asked about, a.so, a plugin: with a note and an entry function."""
+    """Makes a.so, the library under test, a plugin with a note and an entry function."""
 
     def lib(self, name, code="", *words, **how):
         if name != "a.so":

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacking wheels, and finding the native files in them."""
+"""Unpacks wheels, and finds the native files in them."""
 
 import os
 import zipfile
 from pathlib import Path, PurePosixPath
 
-# What a native file may be called where it is none of this system's.
+# Suffixes of native files that are not ELF.
 NATIVE_NAMES = (".so", ".dll", ".pyd", ".dylib", ".a", ".o", ".lib", ".exe")
 MAX_BYTES = 12 << 30
 
 
-# Where an installer puts what is in a folder of NAME.data, from the environment's own folder on.
+# Destinations for the folders of NAME.data, relative to the environment's folder.
 SITE = "lib/python3/site-packages"
 SCHEMES = {"purelib": SITE, "platlib": SITE, "scripts": "bin", "data": "."}
 
 
 def installed_path(name):
-    """Where a wheel's member lies once installed, from the environment's folder on."""
+    """Returns the path of a wheel's member once installed, relative to the environment's folder."""
     parts = PurePosixPath(name).parts
     if parts[0].endswith(".data") and parts[1] in SCHEMES:
         return str(PurePosixPath(SCHEMES[parts[1]], *parts[2:]))
@@ -26,8 +26,7 @@ def installed_path(name):
 def unpack(wheel, folder):
     """Unpacks a wheel into an environment, as an installer lays it out.
 
-    Members that would lie outside `folder` are refused (ValueError), links are written as files.
-    """
+    Members that would be outside `folder` are refused (ValueError), links are written as files."""
     with zipfile.ZipFile(wheel) as archive:
         members = [member for member in archive.infolist() if not member.is_dir()]
         if sum(member.file_size for member in members) > MAX_BYTES:
@@ -44,7 +43,7 @@ def unpack(wheel, folder):
 
 
 def native_files(folder):
-    """The paths of files that are ELF or are called as native files are, sorted."""
+    """Returns the paths of files that are ELF or have the name of a native file, sorted."""
     found = []
     for parent, _, names in os.walk(folder):
         for name in names:
