@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin's own tests on one software GPU, with the plugin as it lies in the build folder.
+"""Runs a plugin's own tests on one software GPU, with the plugin from the build folder.
 
 on_software_gpu.py ARCH FILE [PYTEST_ARGS…]      FILE: plugins/NAME/test_….py
 
-Also what the software GPU finds is a failure, as with `opdock test --device=soft`.
-"""
+A finding of the software GPU is also a failure, as with `opdock test --device=soft`."""
 
 import os
 import sys

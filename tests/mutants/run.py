@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the tests notice faults: puts each patch of this folder in, builds what it changes, runs
-the tests that it names, and takes it out again (README.md).
+"""Checks that the tests notice faults.
+
+For each patch of this folder: applies it, builds what it changes, runs the tests that it names, and
+reverts it (README.md).
 
     run.py [--build FOLDER] [--clean] [NAME…]
 
-NAME: some patches alone. --clean: runs their tests without the faults, which must pass. The exit
+NAME: only these patches. --clean: runs their tests without the faults, which must pass. The exit
 status is 1 if a fault was not noticed, or a patch no longer applies, compiles or finds its tests; 2
-if nothing could be done.
-"""
+if nothing could be done."""
 
 import argparse
 import fnmatch
@@ -25,26 +26,26 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-# The core's come last: they make all that is built with it out of date.
+# The core's patches come last, since they put everything that is built with it out of date.
 LAYERS = ("python", "plugins", "device", "core")
 LIMIT = 300  # seconds for one command of tests; a fault may make them hang
 
 
 class Broken(Exception):
-    """A patch, or what it names, is not as it must be."""
+    """Raised if a patch, or a file or test that it names, is invalid."""
 
 
 @dataclass
 class Mutant:
     name: str
     path: Path
-    files: list  # that it changes
-    tests: list  # a list of words each
+    files: list  # that the patch changes
+    tests: list  # a list of words for each
     builds: list  # patterns of files in the build folder
 
 
 def read(path):
-    """The Mutant of a patch file."""
+    """Reads a Mutant from a patch file."""
     head, _, diff = path.read_text().partition("\ndiff --git ")
     named = {"Tests": [], "Builds": []}
     for line in head.splitlines():
@@ -58,7 +59,7 @@ def read(path):
 
 
 def check_applies(mutant):
-    """Raises Broken unless each hunk fits one place of its file alone."""
+    """Raises Broken unless each hunk fits exactly one place of its file."""
     for part in mutant.path.read_text().split("\ndiff --git ")[1:]:
         file = re.search(r"^\+\+\+ b/(.+)$", part, re.MULTILINE)[1]
         if not (ROOT / file).exists():
@@ -91,14 +92,14 @@ class Build:
         return found[0]
 
     def needed(self, mutant):
-        """Paths of what is to be built for its tests, relative to the folder."""
+        """Returns the paths, relative to the folder, that must be built for the mutant's tests."""
         paths = []
         for pattern in mutant.builds:
             found = fnmatch.filter(self.files, str(self.folder / pattern))
             if not found:
                 raise Broken(f"found no {pattern} among what is built in {self.folder}")
             paths += found
-        for file in mutant.files:  # the package's files are copied
+        for file in mutant.files:  # the build copies the package's files
             if file.startswith("python/opdock/") and file.endswith(".py"):
                 paths.append(self.folder / file)
         for words in map(without_variables, mutant.tests):
@@ -107,20 +108,20 @@ class Build:
         return sorted({os.path.relpath(path, self.folder) for path in paths})
 
     def make(self, targets, log):
-        """Builds them; raises Broken if that fails."""
+        """Builds the targets; raises Broken if that fails."""
         words = ["ninja", "-C", str(self.folder), f"-j{os.cpu_count()}", *targets]
         if targets and run(words, os.environ, ROOT, log, None) != 0:
             raise Broken(f"it does not build (log: {log.name})")
 
     def command(self, words):
-        """(words, environment, folder) of a line "Tests:"."""
+        """Returns (words, environment, folder) for a line "Tests:"."""
         own = without_variables(words)
         variables = dict(word.split("=", 1) for word in words[: len(words) - len(own)])
         name, *more = own
         arch = name.removeprefix("soft:") if name.startswith("soft:") else None
         test = self.test("plugins-python" if arch else name)
         env = {**os.environ, "OMP_WAIT_POLICY": "passive", **test["env"], **variables}
-        env |= {"PYTHONDONTWRITEBYTECODE": "1"}  # no fault's code is to stay
+        env |= {"PYTHONDONTWRITEBYTECODE": "1"}  # no compiled code with the fault may stay
         program = test["cmd"]
         if arch:
             program = [program[0], str(HERE / "on_software_gpu.py"), arch]
@@ -138,7 +139,8 @@ def without_variables(words):
 
 
 def run(words, env, folder, log, limit):
-    """The exit status, None for one that was ended at the limit; what it prints is in the log."""
+    """Runs a command with its output in the log. Returns its exit status, or None if it was killed
+    at the limit."""
     print("+", shlex.join(words), file=log, flush=True)
     with subprocess.Popen(
         words, env=env, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -154,7 +156,8 @@ def run(words, env, folder, log, limit):
 
 
 def failing_case(build, words, log):
-    """What failed of a line "Tests:", "" if nothing did; raises Broken where nothing ran."""
+    """Returns what failed in a line "Tests:", or "" if nothing did; raises Broken if no test
+    ran."""
     begin = log.tell()
     command, env, folder = build.command(words)
     status = run(command, env, folder, log, LIMIT)
@@ -173,7 +176,7 @@ def failing_case(build, words, log):
 
 
 def try_out(mutant, build, log):
-    """What noticed the fault, "" if nothing did. The tree is as before afterwards."""
+    """Returns what noticed the fault, or "" if nothing did. Restores the tree afterwards."""
     before = {file: (ROOT / file).read_bytes() for file in mutant.files}
     words = ["git", "apply", str(mutant.path)]
     try:
@@ -221,10 +224,12 @@ def main():
     parser.add_argument("--clean", action="store_true", help="run the tests without the faults")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the tree is put right
-    # Tests send it to what they start. A shell lets what it starts in the background ignore it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the tree is restored
+    # Tests send SIGINT to processes that they start. A shell makes its background processes ignore
+    # SIGINT, and they would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # ninja may be there
+    # Ninja may be in this folder.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     build = Build(options.build.resolve())
     logs = build.folder / "mutants"
     logs.mkdir(exist_ok=True)
@@ -259,7 +264,7 @@ def main():
                 outcome = "broken", problem
         tell(mutant.name, *outcome, began)
     with (logs / "clean.log").open("w") as log:
-        build.make(sorted(built), log)  # nothing with a fault is to stay
+        build.make(sorted(built), log)  # no binary with a fault may stay
     print(", ".join(f"{len(names)} {outcome}" for outcome, names in outcomes.items()))
     for outcome in ("survived", "broken"):
         for name in outcomes[outcome]:
