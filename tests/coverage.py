@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How much of core and plugins the tests execute, by folder, and what two such counts differ in.
+"""Measures how much of core and plugins the tests execute, by folder, and compares two counts.
 
     coverage.py BUILD_FOLDER >AFTER       of a build with -Db_coverage=true whose tests have run
     coverage.py --compare BEFORE AFTER    names the folders that are more than half a point lower
 
-A line of JSON for each folder: lines and branches, all and executed. Needs gcovr. The build:
-meson setup build/coverage -Dbuildtype=plain -Db_coverage=true; tests/run.py runs its tests.
+It prints a line of JSON for each folder: lines and branches, all and executed. It needs gcovr. The
+build: meson setup build/coverage -Dbuildtype=plain -Db_coverage=true; tests/run.py runs its tests.
 
-What a process counts is written when it ends by itself: what runs in children that are killed, or
-that end by _exit(), is missing, before as after. The exit status is 1 if a folder is lower, or is
-not there any more.
+A process writes its counts when it exits normally, so code in children that are killed, or that
+end by _exit(), is missing, in both counts alike. The exit status is 1 if a folder is lower or has
+disappeared.
 """
 
 import importlib.util
@@ -23,14 +23,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("line", "branch")
-MAX_LOWER = 0.5  # points
+MAX_LOWER = 0.5  # percentage points
 
 
 def measure(build):
     """Prints a line for each folder such as core/call or plugins/norm, in their order."""
     if importlib.util.find_spec("gcovr") is None:
         sys.exit(f"coverage.py: found no gcovr, wanted it; {sys.executable} -m pip install gcovr")
-    # Not the branches that exceptions would take, which every call of a function has.
+    # Branches that exceptions would take are left out, since every call of a function has one.
     words = [sys.executable, "-m", "gcovr", f"--root={ROOT}", f"--object-directory={build}"]
     words += ["--filter=core/", "--filter=plugins/", "--exclude=.*/test_", "--json-summary=-"]
     words += ["--exclude-throw-branches", "--exclude-unreachable-branches", f"-j{os.cpu_count()}"]
@@ -50,7 +50,7 @@ def measure(build):
 
 
 def read(path):
-    """{folder: {kind: percent}} of what measure() has printed."""
+    """Reads {folder: {kind: percent}} from what measure() has printed."""
     found = {}
     for counts in map(json.loads, Path(path).read_text().splitlines()):
         found[counts["folder"]] = {

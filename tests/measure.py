@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a test program and notes the CPU time that it and its children took.
+"""Runs a test program and records the CPU time that it and its children took.
 
     measure.py PROGRAM ARGS…
 
-Meson's wrapper in tests/run.py, which reads the line of JSON that this appends to
+This is Meson's wrapper in tests/run.py, which reads the line of JSON that this appends to
 test-results/programs: {"argv", "env" (Opdock's variables, by which tests of one program differ),
-"cpu" and "wall" (seconds)}.
-"""
+"cpu" and "wall" (seconds)}."""
 
 import json
 import os
@@ -23,8 +22,9 @@ line = {
     "wall": time.monotonic() - begin,
 }
 with open(os.path.join(os.environ["OPDOCK_TEST_RESULTS"], "programs"), "a") as file:
-    file.write(json.dumps(line) + "\n")  # one write: programs end beside each other
+    # One write, since several programs may end at the same time.
+    file.write(json.dumps(line) + "\n")
 code = os.waitstatus_to_exitcode(status)
 if code < 0:
-    os.kill(os.getpid(), -code)  # ends as the program did
+    os.kill(os.getpid(), -code)  # ends by the same signal as the program
 sys.exit(code)

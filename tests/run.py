@@ -6,12 +6,12 @@
     tests/run.py --needs [--nightly] BUILD_FOLDER [SUITE…]
 
 The second form only prints what has to be built for these tests, as targets of ninja. --nightly:
-also the tests of the suite nightly, and the long form of others (OPDOCK_TEST_NIGHTLY is set).
+runs also the suite nightly, and the long form of other tests (OPDOCK_TEST_NIGHTLY is set).
 
 Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit
 files into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and
 named as a case. A test program that reports no cases counts as one. The slowest programs and cases
-are named with their CPU time. The exit status is 1 if a case failed or if none ran.
+are listed with their CPU time. The exit status is 1 if a case failed or if none ran.
 """
 
 import json
@@ -24,19 +24,20 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from pathlib import Path
 
-SLOWEST = 30  # programs and cases that are named with their time
+SLOWEST = 30  # how many programs and cases are listed with their time
 
 
 MEASURE = Path(__file__).resolve().with_name("measure.py")
 
 
 def introspect(folder, what):
-    """What Meson says of its targets or tests."""
+    """Returns what Meson reports about its targets or tests."""
     return json.loads((folder / "meson-info" / f"intro-{what}.json").read_text())
 
 
 def needs(folder, suites, nightly):
-    """The files, relative to the folder, that the tests of the suites (of all, without any) use."""
+    """Returns the files, relative to the folder, that the tests of the suites use (of all suites if
+    none is named)."""
     files = {target["id"]: target["filename"] for target in introspect(folder, "targets")}
     used = set()
     for test in introspect(folder, "tests"):
@@ -46,17 +47,19 @@ def needs(folder, suites, nightly):
     return sorted(os.path.relpath(file, folder) for file in used)
 
 
-# Meson's own, and: the runtime does not guess where the TLS of libraries opened later lies. With an
-# address 16 bytes into a page it guesses wrong (it means glibc before 2.25), and then crashes.
+# Meson's own options, plus one: the runtime must not guess where the TLS of libraries opened later
+# is. With an address 16 bytes into a page it guesses wrong (it assumes glibc before 2.25), and then
+# crashes.
 ASAN_OPTIONS = "halt_on_error=1:abort_on_error=1:print_summary=1:intercept_tls_get_addr=0"
 
 
 def run_meson(folder, suites, nightly):
     """Runs `meson test`; returns its exit status. The output of failing programs is shown."""
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(folder)]
-    # One more than cores: tests wait too, for processes that hang and for each other.
+    # One more process than cores, because tests also wait: for processes that hang and for each
+    # other.
     command += ["--print-errorlogs", "--no-stdsplit", f"--num-processes={os.cpu_count() + 1}"]
-    # Machines differ by a factor of three, and tests by what runs beside them.
+    # Machines differ by a factor of three, and a test's time depends on what runs at the same time.
     command += ["--timeout-multiplier=5"]
     command += [f"--wrapper={shlex.join([sys.executable, '-IS', str(MEASURE)])}"]
     for suite in suites:
@@ -71,7 +74,7 @@ def run_meson(folder, suites, nightly):
 
 
 def programs(folder, path):
-    """Yields (test's name, CPU seconds, wall seconds) of what measure.py noted."""
+    """Yields (test's name, CPU seconds, wall seconds) from measure.py's records."""
     tests = introspect(folder, "tests")
     for line in path.read_text().splitlines() if path.exists() else []:
         run = json.loads(line)
@@ -86,21 +89,22 @@ def programs(folder, path):
 
 
 def reason(element, case):
-    """The text of a <skipped> or <failure> of a <testcase>: its message, else its content, else the
-    last line that the test printed, on one line."""
+    """Returns the text of a <skipped> or <failure> of a <testcase> on one line: its message,
+    otherwise its content, otherwise the last line that the test printed."""
     printed = (case.findtext("system-out") or "").strip().splitlines()
     text = element.get("message") or element.text or (printed or ["no reason given"])[-1]
     return " ".join(text.split())
 
 
 def seconds(case):
-    """(CPU seconds, or None where only the wall's are known; wall seconds) of a <testcase>."""
+    """Returns (CPU seconds, or None if only the wall time is known; wall seconds) of a
+    <testcase>."""
     cpu = case.find("properties/property[@name='cpu']")
     return None if cpu is None else float(cpu.get("value")), float(case.get("time") or 0)
 
 
 def print_slowest(title, rows):
-    """rows: (name, CPU seconds or None, wall seconds)."""
+    """Prints the slowest rows: (name, CPU seconds or None, wall seconds)."""
     rows.sort(key=lambda row: row[2] if row[1] is None else row[1], reverse=True)
     print(f"{title}: CPU s, wall s")
     for name, cpu, wall in rows[:SLOWEST]:
@@ -111,7 +115,7 @@ def cases(path):
     """Yields (name, outcome, reason, seconds()) for each test case of a JUnit file."""
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for case in suite.findall("testcase"):
-            # Meson puts the program's name on the suite, pytest the module's on the case.
+            # Meson puts the program's name on the suite, pytest the module's name on the case.
             name = f"{case.get('classname') or suite.get('name')}.{case.get('name')}"
             failure = next((e for e in case if e.tag in ("failure", "error")), None)
             skipped = case.find("skipped")
@@ -137,7 +141,7 @@ def main():
     results = folder / "test-results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
-    # Meson names its logs by the wrapper too: testlog-python.junit.xml.
+    # Meson's log names contain the wrapper's name: testlog-python.junit.xml.
     meson_logs = folder / "meson-logs"
     for report in meson_logs.glob("testlog*.junit.xml"):
         report.unlink()
@@ -145,7 +149,7 @@ def main():
     status = run_meson(folder, suites, nightly)
 
     reports = sorted(results.glob("*.xml"))
-    # A pytest run is one case to Meson and many in its own file: the file speaks for it.
+    # A pytest run is one case to Meson and many in its own file, which is used instead.
     detailed = {report.stem for report in reports}
     found = [case for report in reports for case in cases(report)]
     meson_reports = sorted(meson_logs.glob("testlog*.junit.xml"))
@@ -161,7 +165,7 @@ def main():
     for name, outcome, why, _ in found:
         if outcome == "skipped":
             skips[name.rsplit(".", 1)[0], why].append(name)
-    # A parametrised test that wants a GPU is hundreds of cases with one reason.
+    # A parametrised test that needs a GPU is hundreds of cases with one reason.
     for (group, why), names in skips.items():
         print(f"skipped: {names[0] if len(names) == 1 else f'{group} ({len(names)} cases)'}: {why}")
     for name, outcome, why, _ in found:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs pytest as one Meson test and leaves its cases where tests/run.py counts them.
+"""Runs pytest as one Meson test and writes its cases where tests/run.py counts them.
 
     run_pytest.py NAME PYTEST_ARGS…
 
-NAME is the Meson test's name. A run in which every case was skipped is a success.
-"""
+NAME is the Meson test's name. A run in which every case was skipped is a success."""
 
 import os
 import sys
@@ -13,8 +12,8 @@ import pytest
 
 
 class CpuTime:
-    """Notes for each case the CPU time of this process and of children that have ended, fixtures'
-    too."""
+    """Records for each case the CPU time of this process and of children that have ended, including
+    fixtures."""
 
     def __init__(self):
         self.begin = 0.0
