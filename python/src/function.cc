@@ -161,11 +161,13 @@ PyGetSetDef function_getters[] = {
     {"__signature__", get_signature, nullptr, "An inspect.Signature.", nullptr},
     {"__text_signature__", get_text_signature, nullptr, "The parameters and defaults.", nullptr},
     {"schema", get_schema, nullptr, "The op's schema, such as \"f(Tensor x) -> Tensor\".", nullptr},
-    {"_op_doc", get_op_doc, nullptr, "What the plugin says of the op.", nullptr},
-    {"_params", get_params, nullptr, "(name, value tag, flags, default) of each.", nullptr},
-    {"_results", get_results, nullptr, "(parameter returned or -1, value tag, flags) of each.",
+    {"_op_doc", get_op_doc, nullptr, "The op's description in its plugin.", nullptr},
+    {"_params", get_params, nullptr, "(name, value tag, flags, default) of each parameter.",
      nullptr},
-    {"_gradients", get_gradients, nullptr, "(parameters, op, arguments or why) of each.", nullptr},
+    {"_results", get_results, nullptr,
+     "(returned parameter or -1, value tag, flags) of each result.", nullptr},
+    {"_gradients", get_gradients, nullptr,
+     "(parameters, op, arguments or the reason for none) of each gradient.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef function_methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},

@@ -87,7 +87,7 @@ int set_number(PyObject* self, PyObject* object, void* which) {
 }
 
 PyGetSetDef generator_numbers[] = {
-    {"seed", get_number, set_number, "Which sequence: 64 bits.", &seed_number},
+    {"seed", get_number, set_number, "The sequence's seed, 64 bits.", &seed_number},
     {"offset", get_number, set_number, "The position of the next number; calls advance it.",
      &offset_number},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -97,10 +97,11 @@ PyType_Slot generator_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(generator_destroy)},
     {Py_tp_repr, reinterpret_cast<void*>(generator_represent)},
     {Py_tp_getset, generator_numbers},
-    {Py_tp_doc, const_cast<char*>(
-                    "Generator(seed, offset=0)\n--\n\nA sequence of random numbers and a position "
-                    "in it, for the `generator` of ops that draw some. Calls that share one may "
-                    "run at once: each gets numbers of its own.")},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "Generator(seed, offset=0)\n--\n\nA sequence of random numbers and a position "
+         "in it, for the argument `generator` of ops that draw random numbers. Calls that share "
+         "a generator may run at the same time: each gets its own part of the sequence.")},
     {0, nullptr}};
 
 PyType_Spec generator_spec = {"opdock.Generator", sizeof(GeneratorObject), 0,

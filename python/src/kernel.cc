@@ -293,13 +293,13 @@ PyMemberDef kernel_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyGetSetDef kernel_getters[] = {
-    {"__name__", get_kernel_name, nullptr, "The name it was asked for by.", nullptr},
+    {"__name__", get_kernel_name, nullptr, "The name that the kernel was requested by.", nullptr},
     {"param_sizes", get_param_sizes, nullptr,
-     "Bytes of each parameter; None where the driver does not tell.", nullptr},
+     "The size of each parameter in bytes; None if the driver does not report it.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef kernel_methods[] = {
-    {"_prepare", prepare_kernel, METH_O, "Loads it on the GPU of that index."},
+    {"_prepare", prepare_kernel, METH_O, "Loads the kernel on the GPU with the given index."},
     {nullptr, nullptr, 0, nullptr}};
 
 constexpr char kDoc[] =
@@ -307,9 +307,9 @@ constexpr char kDoc[] =
     "programmatic=False).\n\n"
     "grid, block: an int or a tuple of up to three. args: arrays on the GPU (their address is "
     "passed), ints, floats, bools, None for a null pointer; NumPy scalars, ctypes objects and "
-    "bytes of exactly the parameter's size. shared: bytes of dynamic shared memory. stream: of "
-    "torch or CuPy or a handle; by default the current one of the library that the arrays are "
-    "of. Returns at once; the work is enqueued.";
+    "bytes of exactly the parameter's size. shared: bytes of dynamic shared memory. stream: a "
+    "stream of torch or CuPy, or a handle; the default is the current stream of the arrays' "
+    "library. The call enqueues the kernel and returns without waiting.";
 
 PyType_Slot kernel_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_kernel)},
                               {Py_tp_traverse, reinterpret_cast<void*>(traverse)},

@@ -175,10 +175,10 @@ PYBIND11_MODULE(_opdock, module) {
   module.attr("Generator") = generator;
   py::class_<Runtime>(module, "Runtime",
                       "Finds plugins and keeps their functions. plugin_path: colon-separated "
-                      "folders or files that replace the default places; package_path: folders "
-                      "searched after the user's own; num_threads: for CPU ops, 0 for all cores; "
-                      "build, jit, fallback: policies, as opdock.configure() has them; diagnose: "
-                      "doctor_json reports invalid settings, which are no error here then.")
+                      "folders or files that replace the default places. package_path: folders "
+                      "searched after the user's own. num_threads: threads for CPU ops, 0 for all "
+                      "cores. build, jit, fallback: policies, as in opdock.configure(). diagnose: "
+                      "if true, invalid settings are no error here, and doctor_json reports them.")
       .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
                     const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<std::string>&, bool>(),

@@ -108,9 +108,9 @@ PyObject* object_represent(PyObject* self) {
 }
 
 PyGetSetDef object_getters[] = {
-    {"type", get_type, nullptr, "The type's name, as schemas have it.", nullptr},
+    {"type", get_type, nullptr, "The type's name, as in schemas.", nullptr},
     {"version", get_version, nullptr, "The version of the type.", nullptr},
-    {"device", get_device, nullptr, "Where its memory lies, such as \"cpu\".", nullptr},
+    {"device", get_device, nullptr, "The device of its memory, such as \"cpu\".", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot object_slots[] = {
@@ -118,8 +118,9 @@ PyType_Slot object_slots[] = {
     {Py_tp_repr, reinterpret_cast<void*>(object_represent)},
     {Py_tp_getset, object_getters},
     {Py_tp_doc,
-     const_cast<char*>("State that an op has made, to be passed to others: an I/O handle, "
-                       "a cache. It goes with its last reference, here or in a plugin.")},
+     const_cast<char*>(
+         "State that an op has made, to be passed to other ops, such as an I/O handle or "
+         "a cache. It is freed with its last reference, in Python or in a plugin.")},
     {0, nullptr}};
 
 PyType_Spec object_spec = {
