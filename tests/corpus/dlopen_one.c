@@ -9,12 +9,12 @@
 int main(int count, char** words) {
   if (count != 3) return 2;
   const int answer = atoi(words[1]);
-  alarm(60); /* a constructor may wait for what never comes */
+  alarm(60); /* a constructor may block for ever */
   const int opened = dlopen(words[2], RTLD_NOW | RTLD_LOCAL) != NULL;
   if (opened) {
     dprintf(answer, "loaded");
   } else {
     dprintf(answer, "refused %s", dlerror());
   }
-  _exit(0); /* destructors are not what is asked */
+  _exit(0); /* skips destructors, which are not under test */
 }

@@ -5,7 +5,7 @@
     tests/corpus/run.py --opdock COMMAND --cache FOLDER [--packages FILE] [--only NAME]…
                         [--record FILE] [--results FILE]
 
-README.md beside this file tells what is compared and what the record's fields are. The exit status
+README.md next to this file describes the comparison and the record's fields. The exit status
 is 1 if a decided verdict differs from what the loader does, 2 if a package could not be had.
 """
 
