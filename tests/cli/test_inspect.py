@@ -205,7 +205,7 @@ def test_a_long_runpath_is_no_defect(opdock, tmp_path):
     assert opdock("inspect", wheel(tmp_path, {"foo/x.so": made})).status == 0
 
 
-# ---- what is found where
+# ---- which files are found
 
 
 def test_a_folder_is_looked_into(opdock, tmp_path, made):
@@ -281,7 +281,7 @@ def test_one_file_for_another_machine_is_shown_in_full(opdock, tmp_path, made):
     assert re.search("^CUDA +sm_80$", result.out, re.M)
 
 
-# ---- what does not fit the command
+# ---- invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_bad_usage_says_what_was_wanted(opdock, words, told):
     assert told in result.err and result.err.endswith("see `opdock inspect --help`\n")
 
 
-# ---- files from anybody
+# ---- files from untrusted sources
 
 
 def test_a_damaged_wheel_is_one_reason(opdock, tmp_path, made):
@@ -505,7 +505,7 @@ def test_the_test_makes_what_nvcc_would(opdock, tmp_path, made):
     assert [(image["arch"], image["kind"]) for image in images] == [("sm_80", "cubin")]
 
 
-# ---- documented
+# ---- the documentation
 
 
 def test_every_member_is_documented(opdock, tmp_path, made):

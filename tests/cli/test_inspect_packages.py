@@ -47,7 +47,7 @@ def codes(file):
     return [reason["code"] for reason in file["reasons"]]
 
 
-# ---- what the import loads
+# ---- files that the import loads
 
 
 def test_what_the_import_does_not_load_is_listed_only(opdock, tmp_path, made):
@@ -89,7 +89,7 @@ def test_one_library_for_each_version_of_cuda(opdock, tmp_path, made):
     assert inspected(opdock, path, *words, "--gpu", "sm_86")[0] == 0
 
 
-# ---- what others bring
+# ---- libraries of other packages
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 
 import re
 
-# (parts of the file's name, the reasons or the loader's message; the cause)
+# (pattern for the text of file name, reasons and loader's message; the cause)
 CAUSES = [
     (
         r"executable-stack.*\| loaded",

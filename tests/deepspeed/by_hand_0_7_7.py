@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSpeed 0.7.7's own Python, unmodified, on Opdock: its builders and its inference layers.
+"""Runs DeepSpeed 0.7.7's own Python, unmodified, on Opdock: its builders and inference layers.
 
     ./dev python tests/deepspeed/by_hand_0_7_7.py CHECKOUT [--device cuda] [--all-builders]
 
-CHECKOUT has the folder deepspeed of DeepSpeed 0.7.7, as FlexLLMGen's folder
-benchmark/third_party/DeepSpeed has it; no file of it is changed. What newer releases of torch,
-NumPy and pydantic have removed is put back first, in memory. Prints each builder of ALL_OPS and
-what its load() gives; each layer's largest error against float64, of the largest element; and which
-functions of the inference module DeepSpeed's Python has called. The exit status is 1 if an op that
-a plugin serves, or a layer, is wrong.
+CHECKOUT is a folder with the folder deepspeed of DeepSpeed 0.7.7, such as FlexLLMGen's folder
+benchmark/third_party/DeepSpeed; none of its files is changed. Names that newer releases of torch,
+NumPy and pydantic have removed are restored first, in memory. The script prints each builder of
+ALL_OPS and what its load() returns; each layer's largest error against float64, relative to the
+largest element; and which functions of the inference module DeepSpeed's Python has called. The exit
+status is 1 if an op that a plugin serves, or a layer, is wrong.
 """
 
 import argparse

@@ -294,7 +294,7 @@ def test_a_deepspeed_of_another_shape_is_left_alone(tmp_path):
 
 
 def test_torchs_lock_of_a_dead_process_is_no_lock(tmp_path):
-    """pytorch#189245, for the ops that DeepSpeed's own builders compile."""
+    """Covers pytorch#189245 for the ops that DeepSpeed's own builders compile."""
     done = run_python(
         """
         import os, sys, torch.utils.cpp_extension as cpp
@@ -322,7 +322,7 @@ def test_torchs_lock_of_a_dead_process_is_no_lock(tmp_path):
 
 
 def test_torchs_lock_counts_while_its_process_lives(tmp_path):
-    """A process without Opdock builds in the same folder, or comes while Opdock builds."""
+    """A process without Opdock builds in the same folder, or starts while Opdock builds."""
     from torch.utils.file_baton import FileBaton
 
     from opdock.compat.deepspeed._own import KernelBaton

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))  # for tree_plugins
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))  # has tree_plugins
 
 
 def _has(module):

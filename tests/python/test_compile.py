@@ -50,7 +50,7 @@ def nvrtc():
         raise
 
 
-# ---- images alone: no GPU, no driver
+# ---- images only: no GPU, no driver
 
 
 def test_an_image_needs_no_gpu(nvrtc):

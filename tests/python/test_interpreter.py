@@ -24,7 +24,7 @@ def run(program, *arguments, **environment):
     return done.returncode, done.stdout.strip(), warnings.strip()
 
 
-# ---- the end
+# ---- the exit
 
 # Threads that re-acquire the GIL find the interpreter finalizing: it lets them run while `last` is
 # destroyed, which is when the modules are torn down.
@@ -124,7 +124,7 @@ print(opdock.ops.noop.__name__)
     assert works == "noop"
 
 
-# ---- the lock
+# ---- the GIL
 
 # Loading the plugin blocks until another thread has made a file.
 WHILE_LOADING = """
@@ -152,7 +152,7 @@ def test_other_threads_run_while_a_plugin_is_loaded(tmp_path, use, printed):
     assert run(program, path, PYTESTS_LOADS_AFTER=path) == (0, printed, "")
 
 
-# ---- configure() beside first uses
+# ---- configure() during first uses
 
 
 def test_configure_beside_first_uses():

@@ -8,7 +8,7 @@
 namespace softgpu_test {
 namespace {
 
-// ---- what is executed
+// ---- executing images
 
 TEST(Execute, ALibrarysKernel) {
   cuda_child(json::object(), [] {

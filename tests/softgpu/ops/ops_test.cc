@@ -173,7 +173,7 @@ TEST_P(Ops, LayerNorm) {
   });
 }
 
-// ---- noop, and what is refused before a launch
+// ---- noop, and refusals before a launch
 
 TEST_P(Ops, NoopLaunchesItsKernel) {
   gpu_child(GetParam(), json::object(), [] {

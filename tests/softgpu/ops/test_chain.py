@@ -177,8 +177,8 @@ def least():
 
 
 def test_below_the_least_architecture_nothing_is_compiled(chained, least):
-    """Neither the plugin's image nor its source serves sm_80: there is no image for it, and the
-    source requires more."""
+    """The build left out the image for sm_80, which would run on sm_86, and the source is not
+    compiled for sm_86 either."""
     import opdock
 
     place, _ = least

@@ -195,9 +195,9 @@ CUPY = (
 
 
 def test_cupys_arrays_are_read_by_their_attributes(soft, arch):
-    """This also holds for result arrays, empty arrays and arrays with gaps between rows; it does
-    not hold for arrays whose strides are not multiples of the element size, whose dtype is unknown,
-    or whose class is another one."""
+    """The attributes are also read for result arrays, empty arrays and arrays with gaps between
+    rows. They are not read for arrays whose strides are not multiples of the element size, whose
+    dtype is unknown, or whose class is another one."""
     done = soft(
         CUPY
         + """
