@@ -21,7 +21,7 @@ ENDED = re.compile(r"^== status (\d+) after (\d+) s, (\d+) CPU s: (.*)$", re.MUL
 
 
 def results(text):
-    """Returns [{"name", "wall_s", …}, …] of the COMMANDS before the first that failed or is missing."""
+    """Returns [{"name", "wall_s", …}, …] of the COMMANDS before the first failed or missing one."""
     found = []
     for (status, seconds, cpu, command), name, wanted in zip(
         ENDED.findall(text), NAMES, COMMANDS, strict=False
