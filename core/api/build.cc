@@ -12,10 +12,10 @@
 #include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

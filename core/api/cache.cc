@@ -1,9 +1,9 @@
 // The function of opdock.h that lists, verifies, collects, clears, exports and imports the cache.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/manage.h"
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

@@ -8,12 +8,12 @@
 
 #include "api/module.h"
 #include "base/mutex.h"
-#include "chain/report.h"
 #include "facts/arch.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
 #include "jit/request.h"
 #include "jit/vocabulary.h"
+#include "report/report.h"
 #include "schema/dtype.h"
 
 namespace opdock {

@@ -1,6 +1,6 @@
-// Implements `opdock doctor`: reports what this machine has, what is missing, and what each missing
-// item is needed for.
 // SPDX-License-Identifier: Apache-2.0
+#include "api/doctor.h"
+
 #include <unistd.h>
 
 #include <map>
@@ -9,7 +9,7 @@
 #include "base/texts.h"
 #include "base/utf8.h"
 #include "cache/cache.h"
-#include "chain/report.h"
+#include "chain/chain_report.h"
 #include "chain/routes.h"
 #include "discover/places.h"
 #include "facts/environment.h"
@@ -167,17 +167,6 @@ Report cache_json() {
 }
 
 }  // namespace
-
-Report to_json(const Settings& settings) {
-  Report json;
-  for (const auto& [name, setting] :
-       {std::pair{"build", &settings.build}, std::pair{"jit", &settings.jit},
-        std::pair{"fallback", &settings.fallback}, std::pair{"cuda_archs", &settings.cuda_archs},
-        std::pair{"hip_archs", &settings.hip_archs}}) {
-    json[name] = {{"value", setting->value}, {"from", setting->place}};
-  }
-  return json;
-}
 
 Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search,
                  const Settings& settings, const std::vector<std::string>& setting_problems) {

@@ -1,5 +1,6 @@
-// Explains how an op or a plugin is resolved, for `opdock explain`.
 // SPDX-License-Identifier: Apache-2.0
+#include "api/explain.h"
+
 #include <algorithm>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "chain/resolver.h"
 #include "discover/order.h"
 #include "inspect/inspect_file.h"
+#include "report/plugins.h"
 #include "schema/dtype.h"
 
 namespace opdock {

@@ -4,11 +4,11 @@
 
 #include "api/stoppable_reading.h"
 #include "chain/hooks.h"
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "inspect/diff.h"
 #include "inspect/survey_json.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

@@ -10,10 +10,11 @@
 #include <vector>
 
 #include "base/files.h"
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
 #include "opdock/types.hpp"
+#include "report/plugins.h"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

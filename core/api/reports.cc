@@ -7,13 +7,16 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/doctor.h"
+#include "api/explain.h"
 #include "api/stoppable_reading.h"
 #include "chain/chain_report.h"
-#include "chain/report.h"
 #include "chain/resolver.h"
 #include "chain/runtime.h"
 #include "inspect/inspect_file.h"
 #include "opdock/types.hpp"
+#include "report/plugins.h"
+#include "report/report.h"
 #include "trust/trust.h"
 
 using opdock::Report;

@@ -9,10 +9,10 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "opdock/opdock.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <charconv>
 
-#include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 #include "tune/stored.h"
 
 namespace opdock {

@@ -13,11 +13,11 @@
 #include "build/tool_versions.h"
 #include "call/kernels.h"
 #include "chain/compile_context.h"
-#include "chain/report.h"
 #include "facts/arch.h"
 #include "jit/packed.h"
 #include "opdock/compile.h"
 #include "opdock/types.hpp"
+#include "report/report.h"
 
 namespace opdock {
 namespace {

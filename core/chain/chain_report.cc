@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/chain_report.h"
 
+#include <memory>
 #include <utility>
 
 #include "schema/dtype.h"
@@ -42,6 +43,17 @@ Report to_json(const ChainRecord& record) {
     json["steps"].push_back(std::move(one));
   }
   json["story"] = record.story();
+  return json;
+}
+
+Report to_json(const Settings& settings) {
+  Report json;
+  for (const auto& [name, setting] :
+       {std::pair{"build", &settings.build}, std::pair{"jit", &settings.jit},
+        std::pair{"fallback", &settings.fallback}, std::pair{"cuda_archs", &settings.cuda_archs},
+        std::pair{"hip_archs", &settings.hip_archs}}) {
+    json[name] = {{"value", setting->value}, {"from", setting->place}};
+  }
   return json;
 }
 

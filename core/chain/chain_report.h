@@ -1,11 +1,12 @@
-// The chain's records as JSON.
+// The chain's records and settings as JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 
 #include "chain/chain.h"
-#include "chain/report.h"
+#include "chain/settings.h"
+#include "report/json.h"
 
 namespace opdock {
 
@@ -15,6 +16,8 @@ Report to_json(const StepReason& reason);
 Report to_json(const ChainRecord& record);
 // All reasons of all steps, each with "step".
 Report flat_reasons(const ChainRecord& record);
+// {"build": {"value", "from"}, …}
+Report to_json(const Settings& settings);
 // Returns what a runner of references gets: the record with "op" and "warn".
 std::string reference_report(const ChainRecord& record, const std::string& op, bool warn);
 

@@ -19,6 +19,7 @@
 #include "inspect/targets.h"
 #include "note/reader.h"
 #include "opdock/types.hpp"
+#include "report/plugins.h"
 
 namespace opdock {
 namespace {

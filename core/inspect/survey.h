@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/progress.h"
-#include "chain/report.h"
 #include "inspect/inspect_file.h"
 #include "inspect/machine_spec.h"
 #include "inspect/wheel.h"
+#include "report/json.h"
 
 namespace opdock {
 

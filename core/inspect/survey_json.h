@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "chain/report.h"
 #include "inspect/diff.h"
 #include "inspect/survey.h"
+#include "report/json.h"
 
 namespace opdock {
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chain/report.h"
+#include "report/plugins.h"
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <new>
 #include <set>
+#include <tuple>
 
-#include "base/sentence.h"
-#include "chain/runtime.h"
 #include "note/machine_name.h"
-#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -77,22 +73,6 @@ std::string device_name(const DeviceVerdict& device) {
   std::string name(to_text(device.backend));
   if (device.index >= 0) name.append(":").append(std::to_string(device.index));
   return name;
-}
-
-Report to_json(const Reason& reason) {
-  const CodeInfo& code = info(reason.code);
-  const char* const severity = code.severity == Severity::kReject      ? "reject"
-                               : code.severity == Severity::kUndecided ? "undecided"
-                                                                       : "notice";
-  return {{"code", code.name},        {"stage", code.stage},   {"severity", severity},
-          {"text", sentence(reason)}, {"found", reason.found}, {"wanted", reason.wanted},
-          {"advice", reason.advice}};
-}
-
-Report to_json(const std::vector<Reason>& reasons) {
-  Report list = Report::array();
-  for (const Reason& reason : reasons) list.push_back(to_json(reason));
-  return list;
 }
 
 Report summary(const Candidate& candidate) {
@@ -187,20 +167,6 @@ Report details(const Candidate& candidate) {
         std::to_string(file.note->head.abi_major) + "." + std::to_string(file.note->head.abi_minor);
   }
   return json;
-}
-
-char* to_c_text(const Report& json) {
-  // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
-  const std::string text = json.dump(-1, ' ', false, Report::error_handler_t::replace);
-  char* const copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
-}
-
-void need(const void* argument, const char* name, const char* wanted) {
-  if (argument != nullptr) return;
-  throw Error(OPDOCK_INVALID_ARGUMENT, std::string(name) + ": found NULL, wanted " + wanted);
 }
 
 }  // namespace opdock
