@@ -6,8 +6,8 @@
 
 #include "base/similar_names.h"
 #include "chain/chain_report.h"
+#include "chain/function_table.h"
 #include "chain/op_names.h"
-#include "chain/resolver.h"
 #include "discover/order.h"
 #include "inspect/inspect_file.h"
 #include "report/plugins.h"

@@ -5,7 +5,7 @@
 #include "call/call.h"
 #include "call/infer.h"
 #include "call/results.h"
-#include "chain/resolver.h"
+#include "chain/function_table.h"
 #include "chain/runtime.h"
 #include "opdock/opdock.h"
 

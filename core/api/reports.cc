@@ -11,7 +11,7 @@
 #include "api/explain.h"
 #include "api/stoppable_reading.h"
 #include "chain/chain_report.h"
-#include "chain/resolver.h"
+#include "chain/function_table.h"
 #include "chain/runtime.h"
 #include "inspect/inspect_file.h"
 #include "opdock/types.hpp"

@@ -150,8 +150,8 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     return false;
   }
   const std::string at = work.string() + "/";
-  // Debug information and messages name files as #include does (source_lines.cc). -g1: only lines
-  // and functions. DWARF 4, because not every addr2line reads clang's DWARF 5 correctly.
+  // Debug information and messages name files as #include does (library_source_lines.cc). -g1: only
+  // lines and functions. DWARF 4, because not every addr2line reads clang's DWARF 5 correctly.
   std::vector<std::string> common = cxx;
   for (const char* option : {"-x", "c++", "-c", "-std=c++17", "-Og", "-gdwarf-4", "-g1", "-fPIC",
                              "-fno-exceptions", "-fno-rtti", "-w"})

@@ -50,7 +50,7 @@ struct SourceLines {
 };
 SourceLines source_lines(const KernelLibrary& library, uint32_t site);
 
-// The engine's functions for libraries (hooks.cc).
+// The engine's functions for libraries (library_hooks.cc).
 extern const Hooks kHooks;
 
 }  // namespace softgpu

@@ -4,7 +4,7 @@
 
 #include "errors.h"
 #include "gil.h"
-#include "results.h"
+#include "new_tensor.h"
 
 namespace opdock::python {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "results.h"
+#include "new_tensor.h"
 
 #include <string>
 

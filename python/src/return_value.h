@@ -5,7 +5,7 @@
 #include <Python.h>
 
 #include "function.h"
-#include "results.h"
+#include "new_tensor.h"
 
 namespace opdock::python {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chain/resolver.h"
+#include "chain/function_table.h"
 
 #include <mutex>
 

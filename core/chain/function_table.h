@@ -32,8 +32,9 @@ class FunctionTable : public Resolver {
   // the same op and device, that request fails with OPDOCK_INVALID_ARGUMENT.
   Status resolve(const opdock_function& function, opdock_device device, Target** out) override;
   // The reasons for a failure are kept for this thread's exception and in the op's record.
-  // (resolver_kernels.cc)
+  // (function_table_kernels.cc)
   Status make_kernels(const opdock_function& function, Target* target, const char* name) override;
+  // (function_table_gemm.cc)
   Status gemm_kernels(opdock_device device, Driver* driver, Kernels** out) override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;

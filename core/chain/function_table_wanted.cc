@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/host.h"
 #include "chain/declared.h"
-#include "chain/resolver.h"
+#include "chain/function_table.h"
 #include "load/loader.h"
 #include "manifest/manifest.h"
 #include "schema/op_flags.h"

@@ -7,7 +7,7 @@
 
 #include "base/fork_aware_lock.h"
 #include "chain/compile_context.h"
-#include "chain/resolver.h"
+#include "chain/function_table.h"
 #include "gemm/gpu.h"
 #include "jit/packed.h"
 #include "jit/vocabulary.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "returned.h"
+#include "return_value.h"
 
 #include "object.h"
 

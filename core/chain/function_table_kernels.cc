@@ -1,4 +1,4 @@
-// The resolver's part in compiling kernels when a plugin asks for them.
+// The function table's part in compiling kernels when a plugin asks for them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
@@ -7,8 +7,8 @@
 #include "base/mutex.h"
 #include "chain/chain_report.h"
 #include "chain/compile_context.h"
+#include "chain/function_table.h"
 #include "chain/report.h"
-#include "chain/resolver.h"
 #include "jit/packed.h"
 #include "schema/dtype.h"
 
