@@ -8,7 +8,7 @@
 
 #include "cache/cache.h"
 #include "cache/layout.h"
-#include "call/tuning.h"
+#include "tune/tuning.h"
 
 namespace opdock {
 
