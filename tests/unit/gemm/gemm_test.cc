@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "support.h"
+#include "unit/call/support.h"
 
 namespace opdock::testing_support {
 namespace {

@@ -19,8 +19,8 @@
 #include "driver/gpu_driver.h"
 #include "driver/hip_api.h"
 #include "driver/hip_library.h"
-#include "support.h"
 #include "support/soft_child.h"
+#include "unit/call/support.h"
 
 namespace opdock {
 namespace {

@@ -1,5 +1,7 @@
 // Tests what the reader finds in valid synthetic plugins.
 // SPDX-License-Identifier: Apache-2.0
+#include "note/file_facts.h"
+
 #include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <atomic>
 #include <thread>
 
-#include "note/file_facts.h"
 #include "support/image_builder.h"
 
 namespace opdock {

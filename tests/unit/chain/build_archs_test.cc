@@ -1,10 +1,10 @@
 // Tests which architectures a build is asked for.
 // SPDX-License-Identifier: Apache-2.0
+#include "chain/build_archs.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-
-#include "chain/build_archs.h"
 
 namespace opdock {
 namespace {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "note/note.h"
+
 #include <gtest/gtest.h>
 
 #include <sstream>
 
 #include "base/sha256.h"
-#include "note/note.h"
 #include "opdock/plugin.h"
 #include "support/elf_builder.h"
 #include "support/temporary_folder.h"

@@ -1,8 +1,8 @@
 // Tests what the fault tables do not cover about JSON: what is accepted, and as which value.
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include "note/json.h"
+
+#include <gtest/gtest.h>
 
 namespace opdock {
 namespace {

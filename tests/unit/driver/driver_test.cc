@@ -17,8 +17,8 @@
 #include "call/call.h"
 #include "call/target.h"
 #include "driver/cuda_api.h"
-#include "support.h"
 #include "support/soft_child.h"
+#include "unit/call/support.h"
 
 namespace opdock {
 namespace {
