@@ -8,8 +8,8 @@
 #include "chain/chain_report.h"
 #include "chain/compile_context.h"
 #include "chain/function_table.h"
-#include "chain/report.h"
 #include "jit/packed.h"
+#include "report/json.h"
 #include "schema/dtype.h"
 
 namespace opdock {

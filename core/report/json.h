@@ -1,4 +1,4 @@
-// The type of the JSON reports, and reasons in them; docs/verdicts.md describes their members.
+// The type of the JSON reports, and reasons in them (docs/reference/verdicts.md).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// Plugins in the JSON reports; docs/verdicts.md describes the members.
+// Plugins in the JSON reports; docs/reference/verdicts.md describes the members.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
