@@ -21,9 +21,8 @@ else:
 from opdock.testing import *  # noqa: F403 (pytest finds the fixtures here)
 from opdock.testing import pytest_configure  # noqa: F401 (pytest calls it)
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests" / "support")]  # row_cases; pairwise
-import pairwise  # noqa: E402 (the line above says where it is)
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # row_cases, and the next line's
+import pairwise  # noqa: E402
 
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
 
@@ -42,7 +41,7 @@ def sample(items, most, seed):
 
 
 def pytest_collection_modifyitems(items):
-    """Runs the cases that tests/support/pairwise.py chooses. OPDOCK_TEST_SAMPLE="MOST SEED
+    """Runs the cases that pairwise.py chooses. OPDOCK_TEST_SAMPLE="MOST SEED
     [PLUGIN…]": at most MOST of these for each plugin, but all for the plugins that are named."""
     taken = pairwise.chosen(items)
     if "OPDOCK_TEST_SAMPLE" in os.environ:

@@ -14,7 +14,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "plugins")]
 import pairwise  # noqa: E402 (the line above says where it is)
 from programs import Programs  # noqa: E402
 

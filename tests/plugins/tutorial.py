@@ -36,7 +36,7 @@ def prepare():
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source / "core/pack/plugin-build", work)
     (work / "plugins").mkdir()
-    for name in ("meson.build", "opdock-plugin.map", "conftest.py"):
+    for name in ("meson.build", "opdock-plugin.map", "conftest.py", "pairwise.py"):
         shutil.copy(source / "plugins" / name, work / "plugins")
 
 
