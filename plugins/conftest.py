@@ -22,7 +22,7 @@ from opdock.testing import *  # noqa: F403 (pytest finds the fixtures here)
 from opdock.testing import pytest_configure  # noqa: F401 (pytest calls it)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # row_cases, and the next line's
-import pairwise  # noqa: E402
+import pairwise
 
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
 
