@@ -18,9 +18,10 @@
  * $CUDA_HOME or the system. Results are cached on disk by their inputs, so the next process
  * compiles nothing. docs/guide/compile.md has the details.
  *
- * Errors, threads and buffers are those of opdock.h. Every function here may be called from any
- * thread, on the same module too. A kernel stays valid until the process ends, as its image stays
- * loaded; compiling the same again for the same device gives the same kernels.
+ * Errors, threads and buffers are those of opdock.h; the tags are those of plugin.h. Every function
+ * here may be called from any thread, on the same module too. A kernel stays valid until the
+ * process ends, as its image stays loaded; compiling the same again for the same device gives the
+ * same kernels.
  */
 #ifndef OPDOCK_COMPILE_H_
 #define OPDOCK_COMPILE_H_
@@ -59,7 +60,8 @@ typedef struct opdock_compile_options {
   const char* arch;
 } opdock_compile_options;
 
-/* Compiles the program, or finds the result in the cache. All inputs are copied. Blocks for as long
+/* [any thread]
+ * Compiles the program, or finds the result in the cache. All inputs are copied. Blocks for as long
  * as the compiler takes (tens to hundreds of milliseconds), or while another thread or process
  * compiles the same. OPDOCK_INVALID_ARGUMENT: the program, an option or `arch` is faulty; the text
  * holds the compiler's messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no
@@ -68,10 +70,12 @@ typedef struct opdock_compile_options {
 OPDOCK_EXPORT opdock_status opdock_compile(opdock_runtime* runtime,
                                            const opdock_compile_options* options,
                                            opdock_module** out, char* error, uint32_t error_size);
-/* Frees the handle; kernels stay. NULL is fine. */
+/* [any thread, nothing else uses the module]
+ * Frees the handle; kernels stay. NULL is fine. */
 OPDOCK_EXPORT void opdock_module_free(opdock_module* module);
 
-/* Gets the kernel of that name, loaded on the module's device. A kernel that was not named
+/* [any thread, not while capturing]
+ * Gets the kernel of that name, loaded on the module's device. A kernel that was not named
  * beforehand is compiled now, into an image of its own, so that its __device__ variables are
  * separate from those of the other kernels. Whitespace in names is significant. */
 OPDOCK_EXPORT opdock_status opdock_module_kernel(opdock_module* module, const char* name,
@@ -87,7 +91,8 @@ typedef struct opdock_module_image {
   const char* compiler; /* "NVRTC 12.9" */
   const char* log;      /* the compiler's warnings if it ran now, else "" */
 } opdock_module_image;
-/* Gets the image with the kernels that were named when the module was compiled; if none were named,
+/* [any thread]
+ * Gets the image with the kernels that were named when the module was compiled; if none were named,
  * the whole program except templates, which is compiled now if it was not before. Loads nothing. */
 OPDOCK_EXPORT opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out,
                                                     char* error, uint32_t error_size);
@@ -101,25 +106,29 @@ typedef struct opdock_kernel_info {
   const char* image_name;      /* the name in the image, "_Z1fIfEvPT_"; likewise */
   opdock_device device;
 } opdock_kernel_info;
-/* Writes what is known about a kernel into *out, up to the struct_size that the caller has set. */
+/* [any thread]
+ * Writes what is known about a kernel into *out, up to the struct_size that the caller has set. */
 OPDOCK_EXPORT opdock_status opdock_kernel_get_info(const opdock_kernel* kernel,
                                                    opdock_kernel_info* out, char* error,
                                                    uint32_t error_size);
 
-/* Launches the kernel on `stream` (a CUstream or hipStream_t of the kernel's device; NULL: the
+/* [any thread]
+ * Launches the kernel on `stream` (a CUstream or hipStream_t of the kernel's device; NULL: the
  * default stream of its primary context) and returns without waiting for the device. The arguments
  * are read before it returns. */
 OPDOCK_EXPORT opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream,
                                                  const opdock_launch* launch, char* error,
                                                  uint32_t error_size);
 
-/* Writes why this thread's last call of opdock_compile, opdock_module_kernel or
+/* [any thread]
+ * Writes why this thread's last call of opdock_compile, opdock_module_kernel or
  * opdock_module_get_image failed, as [{"code", "stage", "found", "wanted", "advice"}]; [] if it did
  * not fail. Free the text with opdock_free. */
 OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
                                                         uint32_t error_size);
 
-/* Compiles into the cache, ahead of time, the device source of the plugins that are found here, for
+/* [any thread]
+ * Compiles into the cache, ahead of time, the device source of the plugins that are found here, for
  * `archs`, a list of NVIDIA or AMD architectures such as "8.0;9.0a gfx90a" or "all-major"
  * (docs/reference/architectures.md; NULL: the visible GPUs), exactly as it would be compiled on
  * such a GPU. `jobs` compilations run at a time, each in a process of its own; 0: as many as there
@@ -132,7 +141,8 @@ OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char
                                              uint32_t jobs, char** out, char* error,
                                              uint32_t error_size);
 
-/* Makes the whole process look for run-time compilers in `folder` first, from now on. The folder
+/* [any thread]
+ * Makes the whole process look for run-time compilers in `folder` first, from now on. The folder
  * holds libnvrtc, or is a Python site-packages folder. */
 OPDOCK_EXPORT opdock_status opdock_add_compiler_folder(const char* folder, char* error,
                                                        uint32_t error_size);

@@ -3,18 +3,11 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- *   const opdock_gemm_table* gemm = call->host->get_extension(OPDOCK_GEMM_1);
- *   opdock_gemm what = {.struct_size = sizeof what, .m = 16, .n = 768, .k = 768, .batch = 1,
- *                       .alpha = 1, .a = …, .b = …, .d = …};
- *   gemm->plan(call, &what, &bytes);                   in plan: the workspace that run needs
- *   gemm->prepare(call, &what);                        in prepare, for each dtype of the op
- *   gemm->run(call, &what, call->workspace, bytes);    in run
+ * opdock_gemm_table, at the end, has an example. The work is done by a library that the host finds
+ * at run time (cuBLASLt, rocBLAS, a BLAS on the CPU) or, if no library can do it, by the host's own
+ * kernels: docs/concepts/gemm.md. opdock/gemm.hpp does the same with tensors in C++17.
  *
- * The work is done by a library that the host finds at run time (cuBLASLt, rocBLAS, a BLAS on the
- * CPU) or, if no library can do it, by the host's own kernels: docs/concepts/gemm.md.
- * opdock/gemm.hpp does the same with tensors in C++17.
- *
- * Errors, threads and ownership are those of plugin.h.
+ * Errors, threads, tags and ownership are those of plugin.h.
  */
 #ifndef OPDOCK_GEMM_H_
 #define OPDOCK_GEMM_H_
@@ -87,21 +80,47 @@ typedef struct opdock_gemm {
   uint32_t activation;     /* OPDOCK_GEMM_NONE, … */
 } opdock_gemm;
 
+/* The table of the extension "opdock.gemm/1".
+ *
+ *   static opdock_gemm product(int64_t m, int64_t n, int64_t k) {  // contiguous matrices
+ *     const opdock_dtype f32 = {OPDOCK_DTYPE_FLOAT, 32, 1};
+ *     return (opdock_gemm){.struct_size = sizeof(opdock_gemm), .m = m, .n = n, .k = k, .batch = 1,
+ *                          .alpha = 1, .a = {.dtype = f32, .stride = k},
+ *                          .b = {.dtype = f32, .stride = n}, .d = {.dtype = f32, .stride = n}};
+ *   }
+ *   static opdock_status in_plan(const opdock_call* call, opdock_gemm what, opdock_plan* plan) {
+ *     const opdock_gemm_table* gemm = call->host->get_extension(OPDOCK_GEMM_1);
+ *     if (gemm != NULL) return gemm->plan(call, &what, &plan->workspace_bytes);
+ *     return call->host->set_error(call, OPDOCK_UNSUPPORTED, "this host has no " OPDOCK_GEMM_1);
+ *   }
+ *   static opdock_status in_prepare(const opdock_call* call) {  // the sizes do not matter
+ *     const opdock_gemm_table* gemm = call->host->get_extension(OPDOCK_GEMM_1);
+ *     const opdock_gemm what = product(0, 0, 0);
+ *     return gemm == NULL ? OPDOCK_OK : gemm->prepare(call, &what);
+ *   }
+ *   static opdock_status in_run(const opdock_call* call, opdock_gemm what, void* const data[3]) {
+ *     const opdock_gemm_table* gemm = call->host->get_extension(OPDOCK_GEMM_1);
+ *     what.a.data = data[0], what.b.data = data[1], what.d.data = data[2];
+ *     return gemm->run(call, &what, call->workspace, call->workspace_bytes);
+ *   }
+ */
 typedef struct opdock_gemm_table {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Called in plan. Checks the product and writes the size in bytes of the workspace that run
-   * needs, aligned to 256 bytes. Touches no device and reads no address: bias_dtype says whether
-   * there is a bias. OPDOCK_INVALID_ARGUMENT or OPDOCK_UNSUPPORTED, with what is wrong with the
-   * product. */
+  /* [planning]
+   * Checks the product and writes the size in bytes of the workspace that run needs, aligned to 256
+   * bytes. Touches no device and reads no address: bias_dtype says whether there is a bias.
+   * OPDOCK_INVALID_ARGUMENT or OPDOCK_UNSUPPORTED, with what is wrong with the product. */
   opdock_status (*plan)(const opdock_call* call, const opdock_gemm* what,
                         uint64_t* workspace_bytes);
-  /* Called in prepare. Makes ready what run needs for products of these dtypes and this activation,
-   * of any size: opens the library, or compiles kernels. Reads no addresses. Blocks. Without it the
-   * first run does the same, and fails if a stream is being captured. */
+  /* [preparing]
+   * Makes ready what run needs for products of these dtypes and this activation, of any size: opens
+   * the library, or compiles kernels. Reads no addresses. Blocks. Without it the first run does the
+   * same, and fails if a stream is being captured. */
   opdock_status (*prepare)(const opdock_call* call, const opdock_gemm* what);
-  /* Called in run. Enqueues the product on the call's stream; on the CPU, computes it. workspace:
-   * memory of the size that plan asked for, which nothing else uses until the product is done. */
+  /* [running]
+   * Enqueues the product on the call's stream; on the CPU, computes it. workspace: memory of the
+   * size that plan asked for, which nothing else uses until the product is done. */
   opdock_status (*run)(const opdock_call* call, const opdock_gemm* what, void* workspace,
                        uint64_t workspace_bytes);
 } opdock_gemm_table;

@@ -18,6 +18,8 @@
  * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
  *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
  *            wanted, what to do. Its content matters only if the status is not OPDOCK_OK.
+ * Tags       A function's comment begins with a tag, such as [any thread]: from where the function
+ *            may be called or, for a function of the program, is called. plugin.h defines them.
  * Threads    Every function may be called from any thread, also on handles that other threads use,
  *            except that nothing may use a runtime while it is being destroyed.
  * Hooks      No lock is held while a hook, a function of the program, runs (log, progress,
@@ -73,8 +75,8 @@ typedef struct opdock_options {
   /* Colon-separated folders, or NULL, that are searched after the user's own and before /etc, such
    * as the folders that Python packages announce. Naming them here is not consent. */
   const char* package_path;
-  /* Receives messages; if NULL, warnings and errors go to stderr. May be called from any thread,
-   * and from several at once. */
+  /* [any thread]
+   * Receives messages; if NULL, warnings and errors go to stderr. */
   void (*log)(void* context, int32_t level, const char* message);
   void* log_context;
   /* The number of threads for CPU ops, the calling thread included. 0: as many as the process's
@@ -94,14 +96,17 @@ typedef struct opdock_options {
    * that asked for the function, or on a helper thread while that thread waits, and never two at
    * once for one piece of work. */
   void* hooks_context;
-  /* Shows progress. Each text replaces the one before; an empty text means done. fraction: 0 to 1,
+  /* [calling thread, helper thread]
+   * Shows progress. Each text replaces the one before; an empty text means done. fraction: 0 to 1,
    * negative if unknown. NULL: the text is written as a line to stderr, which is overwritten on a
    * terminal. */
   void (*progress)(void* context, const char* text, double fraction);
-  /* Called about every 50 ms. Returns nonzero to stop the work, which is undone and returns
+  /* [calling thread, helper thread]
+   * Called about every 50 ms. Returns nonzero to stop the work, which is undone and returns
    * OPDOCK_CANCELLED. NULL: the work is never cancelled. */
   int32_t (*cancelled)(void* context);
-  /* Lets an interpreter run its other threads while the calling thread is busy. begins 1: the
+  /* [calling thread]
+   * Lets an interpreter run its other threads while the calling thread is busy. begins 1: the
    * thread will now be busy for a while; 0: it no longer is. NULL: not called. */
   void (*waiting)(void* context, int32_t begins);
   /* Runs the ops' reference implementations. NULL: a call of an op without a compatible plugin
@@ -110,38 +115,45 @@ typedef struct opdock_options {
 } opdock_options;
 
 /* Runs reference implementations (reference.py of a plugin). Each function gets hooks_context of
- * opdock_options as its context, and may be called from any thread. */
+ * opdock_options as its context. */
 typedef struct opdock_references {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Returns nonzero if there is a reference for op `op`; runs nothing. file: the absolute path of
+  /* [any thread]
+   * Returns nonzero if there is a reference for op `op`; runs nothing. file: the absolute path of
    * the plugin's own reference, or NULL for the references that the runner knows. */
   int32_t (*has)(void* context, const char* op, const char* file);
-  /* Makes the reference ready to replace `function` on `device`; called once for each such pair.
+  /* [any thread]
+   * Makes the reference ready to replace `function` on `device`; called once for each such pair.
    * record: a JSON text with the steps that failed before, as in "chain" of opdock_explain_json,
    * with "story", a text for people, and "warn", whether to warn the user. *out is passed to `run`;
    * it is never released. */
   opdock_status (*open)(void* context, opdock_function* function, opdock_device device,
                         const char* file, const char* record, void** out, char* error,
                         uint32_t error_size);
-  /* Runs the reference as opdock_op.run runs an op. Fresh tensors are already allocated, with the
+  /* [any thread]
+   * Runs the reference as opdock_op.run runs an op. Fresh tensors are already allocated, with the
    * shapes that the op's shape rules give. */
   opdock_status (*run)(void* context, void* reference, const opdock_call* call,
                        const opdock_value* args, uint32_t num_args, opdock_value* results,
                        uint32_t num_results);
 } opdock_references;
 
-/* Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
+/* [any thread]
+ * Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
  * and no driver until something is asked for. Free it with opdock_runtime_destroy. */
 OPDOCK_EXPORT opdock_status opdock_runtime_create(const opdock_options* options,
                                                   opdock_runtime** out, char* error,
                                                   uint32_t error_size);
-/* Frees the runtime and its functions. NULL is fine. */
+/* [any thread, nothing else uses the runtime]
+ * Frees the runtime and its functions. NULL is fine. */
 OPDOCK_EXPORT void opdock_runtime_destroy(opdock_runtime* runtime);
 
-/* Returns the library's version, such as "0.1.0"; the text is static. */
+/* [any thread]
+ * Returns the library's version, such as "0.1.0"; the text is static. */
 OPDOCK_EXPORT const char* opdock_version(void);
-/* Returns the name of a status, such as "invalid argument" for OPDOCK_INVALID_ARGUMENT; the text is
+/* [any thread]
+ * Returns the name of a status, such as "invalid argument" for OPDOCK_INVALID_ARGUMENT; the text is
  * static. */
 OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
 
@@ -154,17 +166,20 @@ OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
  * asks the driver once; and opdock_survey_json and opdock_build_json start processes, as their
  * comments say. */
 
-/* Writes {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
+/* [any thread]
+ * Writes {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
  * "reasons": […]}]} for everything that discovery finds, in its order: shared objects (kind
  * "binary"), then source plugins (kind "source", verdict "buildable" or "rejected"). rescan:
  * nonzero to look at the folders again. */
 OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out,
                                              char* error, uint32_t error_size);
-/* Describes any one file: its ELF facts, its GPU images, its note if it has one, and the verdict.
+/* [any thread]
+ * Describes any one file: its ELF facts, its GPU images, its note if it has one, and the verdict.
  * Needs no trust, as none of its code is executed. OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path,
                                                 char** out, char* error, uint32_t error_size);
-/* Reports whether the native code of many files or packages will run, and if not, why. request: a
+/* [any thread]
+ * Reports whether the native code of many files or packages will run, and if not, why. request: a
  * JSON object with any of "paths" (shared objects, programs, wheels, folders, virtual
  * environments), "packages" (names of installed packages), "environment" (true: all packages that
  * are installed), "sites" (where packages are installed; without it the Python of $VIRTUAL_ENV or
@@ -178,7 +193,8 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * are called on the caller's thread. */
 OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
                                                char** out, char* error, uint32_t error_size);
-/* Makes the runtime's reports on plugins (list, explain) describe what another machine would do,
+/* [any thread, before any other use of the runtime]
+ * Makes the runtime's reports on plugins (list, explain) describe what another machine would do,
  * from now on. machine: a JSON object with any of "gpus" (texts such as "sm_100"), "driver", "cuda"
  * and "rocm" (texts), as in opdock_survey_json; the rest of the machine is this one. GPUs that
  * would be served by compiling a plugin's source count as served. The runtime then loads nothing.
@@ -186,23 +202,27 @@ OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const ch
  * machine. */
 OPDOCK_EXPORT opdock_status opdock_runtime_describe(opdock_runtime* runtime, const char* machine,
                                                     char* error, uint32_t error_size);
-/* Reports the differences between the files `a` and `b`, such as two builds of one library:
+/* [any thread]
+ * Reports the differences between the files `a` and `b`, such as two builds of one library:
  * architectures, toolkits, libraries and symbol versions needed, symbols, sizes. Each may be a
  * member of a wheel: "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/reference/inspect.md.
  * OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a,
                                                      const char* b, char** out, char* error,
                                                      uint32_t error_size);
-/* Explains how `name`, an op or a plugin, is resolved, or why it is not: each candidate in order of
+/* [any thread]
+ * Explains how `name`, an op or a plugin, is resolved, or why it is not: each candidate in order of
  * preference, the chosen one for each device, and every other candidate with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
                                                 char** out, char* error, uint32_t error_size);
-/* Reports what this machine has (CPU, C library, drivers, GPUs, tools) and what is missing for
+/* [any thread]
+ * Reports what this machine has (CPU, C library, drivers, GPUs, tools) and what is missing for
  * which purpose; in a process that has loaded plugins, also whether one of their files has been
  * overwritten in place. */
 OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                                uint32_t error_size);
-/* Lists or changes the cache of compiled and built code. action: "ls" (list the entries), "verify"
+/* [any thread]
+ * Lists or changes the cache of compiled and built code. action: "ls" (list the entries), "verify"
  * (also check every byte and set damaged entries aside), "gc" (remove the least recently used
  * entries beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export",
  * "import", which refuses an archive with compiled code (anybody can make one), or
@@ -212,7 +232,8 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
  * system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
-/* For `opdock bench --tune`: measures which of several ways to launch an op is the fastest
+/* [any thread]
+ * For `opdock bench --tune`: measures which of several ways to launch an op is the fastest
  * (opdock.tuning/1), and stores, lists and removes results; docs/guide/tuning.md. request: a JSON
  * object, or NULL. action:
  *   "measure"  From now on, records the questions that calls of this process ask. "choice" (a
@@ -234,9 +255,11 @@ OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* fi
  * cache cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_tuning_json(const char* action, const char* request, char** out,
                                                char* error, uint32_t error_size);
-/* Writes every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
+/* [any thread]
+ * Writes every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
-/* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
+/* [any thread]
+ * Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
  * unless it is there already; docs/reference/building.md. The path is consent: trust is not
  * checked. May take minutes; the hooks in opdock_options are called. options: NULL, or a JSON
  * object with any of "cuda_archs", "hip_archs" (texts, docs/reference/architectures.md), "debug",
@@ -255,7 +278,8 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
-/* Copies the shared object `path` into a plugin folder, as NAME.so with the name in its note,
+/* [any thread]
+ * Copies the shared object `path` into a plugin folder, as NAME.so with the name in its note,
  * unless this machine rejects it. options: NULL, or a JSON object that may have "folder" (default:
  * the user's own plugin folder; it is created if needed) and "force" (true: a plugin that this
  * machine rejects is installed too, and any file of that name is replaced). A reader finds either
@@ -269,28 +293,33 @@ OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const cha
 OPDOCK_EXPORT opdock_status opdock_install_json(opdock_runtime* runtime, const char* path,
                                                 const char* options, char** out, char* error,
                                                 uint32_t error_size);
-/* Removes the plugin `name` from the user's own plugin folder; a process that has loaded it keeps
+/* [any thread]
+ * Removes the plugin `name` from the user's own plugin folder; a process that has loaded it keeps
  * it. Writes {"name", "version" and "path" of the removed plugin, "path_left" (a plugin of that
  * name that the search still finds, or null)}. OPDOCK_NOT_FOUND if no such plugin is installed
  * there, OPDOCK_INVALID_ARGUMENT without a home folder and if the file of that name is another
  * plugin's, OPDOCK_INTERNAL if it cannot be removed. */
 OPDOCK_EXPORT opdock_status opdock_uninstall_json(opdock_runtime* runtime, const char* name,
                                                   char** out, char* error, uint32_t error_size);
-/* Tells Opdock that `library` ("torch", "python") is in this process in `version` ("2.13.0+cpu"),
+/* [any thread]
+ * Tells Opdock that `library` ("torch", "python") is in this process in `version` ("2.13.0+cpu"),
  * for a caller that knows a version that Opdock cannot find out itself. Verdicts on plugins that
  * declare the library use it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does
  * not begin with numbers. */
 OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char* version,
                                                 char* error, uint32_t error_size);
-/* Writes every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got
+/* [any thread]
+ * Writes every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got
  * from opdock_get_function, opdock_prepare or a call, and forgets them: [{"step", "plugin", "path",
  * "code", "stage", "severity", "text", "found", "wanted", "advice"}]; [] if there are none. "text"
  * tells people what "found" and "wanted" tell programs. */
 OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size);
-/* Frees memory that a function of this header allocated. NULL is fine. */
+/* [any thread]
+ * Frees memory that a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);
 
-/* Reads or changes the user's consent to load plugins from `folder` (an absolute path) and what
+/* [any thread]
+ * Reads or changes the user's consent to load plugins from `folder` (an absolute path) and what
  * really lies below it; consent is kept in the user's own configuration. action: "add"; "force",
  * which also adds "/" and folders that everybody may write, which "add" refuses; "remove"; "check",
  * which changes nothing and accepts a file too; or "list" (folder: NULL). *out: {"folder",
@@ -300,12 +329,14 @@ OPDOCK_EXPORT void opdock_free(void* memory);
  * action, for a path that is not a folder, and for the removal of a folder that is not listed. */
 OPDOCK_EXPORT opdock_status opdock_trust_json(const char* action, const char* folder, char** out,
                                               char* error, uint32_t error_size);
-/* Adds a folder, as opdock_trust_json does with "add". */
+/* [any thread]
+ * Adds a folder, as opdock_trust_json does with "add". */
 OPDOCK_EXPORT opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size);
 
 /* ----------------------------------------------------------------------------------- functions */
 
-/* Finds an op by name, or by "plugin/op" to require one plugin. Discovers and checks plugins if
+/* [any thread]
+ * Finds an op by name, or by "plugin/op" to require one plugin. Discovers and checks plugins if
  * that has not happened yet; loads none. OPDOCK_NOT_FOUND if nothing provides the op,
  * OPDOCK_INCOMPATIBLE if only unusable plugins do; the text has the main reasons,
  * opdock_explain_json all of them. The handle belongs to the runtime; a second request for the same
@@ -448,21 +479,25 @@ typedef struct opdock_function_info {
   uint32_t reserved;
 } opdock_function_info;
 
-/* Returns what is declared for the function by its schema and by the first plugin that provides it.
+/* [any thread]
+ * Returns what is declared for the function by its schema and by the first plugin that provides it.
  * Loads nothing. */
 OPDOCK_EXPORT const opdock_function_info* opdock_describe(const opdock_function* function);
-/* Returns the op's documentation. Because it is in the plugin's code, this loads the plugin;
+/* [any thread]
+ * Returns the op's documentation. Because it is in the plugin's code, this loads the plugin;
  * returns "" if that fails. Valid as long as the function. */
 OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
 
-/* Computes how many fresh tensors each result has for these arguments (all parameters, in the
+/* [any thread]
+ * Computes how many fresh tensors each result has for these arguments (all parameters, in the
  * schema's order) by the shape rules, without a plugin. counts: has room for one number for each
  * result; 0 for a result that is not a fresh tensor. */
 OPDOCK_EXPORT opdock_status opdock_count_results(const opdock_function* function,
                                                  const opdock_value* args, uint32_t num_args,
                                                  uint32_t* counts, char* error,
                                                  uint32_t error_size);
-/* Computes the fresh tensors of all results, one after the other, in the form of
+/* [any thread]
+ * Computes the fresh tensors of all results, one after the other, in the form of
  * opdock_plan.outputs. room: capacity of `outputs`, at least the sum of the numbers from
  * opdock_count_results. */
 OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function,
@@ -472,7 +507,8 @@ OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function
 
 /* --------------------------------------------------------------------------------------- calls */
 
-/* Loads the plugins for the function, makes all their kernels ready on `device` (compiling several
+/* [any thread, not while capturing]
+ * Loads the plugins for the function, makes all their kernels ready on `device` (compiling several
  * at once, if they have to be compiled) and prepares the op, so that the next call there loads and
  * compiles nothing and may lie inside a graph capture. Without opdock_prepare, a call makes ready
  * the kernels that it launches. A kernel that does not compile is an error; the others are ready
@@ -485,11 +521,13 @@ typedef struct opdock_keeper {
   uint32_t struct_size;
   uint32_t reserved;
   void* context;
-  /* Called on the calling thread, while the call runs. Keeps the memory of `tensor`, an argument of
-   * the call, until `release` is called with *out, whose value the program chooses. Any status but
-   * OPDOCK_OK means that the memory cannot be kept. */
+  /* [calling thread]
+   * Called while the call runs. Keeps the memory of `tensor`, an argument of the call, until
+   * `release` is called with *out, whose value the program chooses. Any status but OPDOCK_OK means
+   * that the memory cannot be kept. */
   opdock_status (*retain)(void* context, const opdock_tensor* tensor, void** out);
-  /* Called on any thread, at any time afterwards. Must not block. */
+  /* [any thread]
+   * Called at any time afterwards. Must not block. */
   void (*release)(void* kept);
 } opdock_keeper;
 
@@ -505,20 +543,22 @@ typedef struct opdock_call_options {
   void* workspace;
   uint64_t workspace_bytes;
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */
-  /* Returns nonzero if products of float32 may round their factors to TF32. It is called on the
-   * calling thread, at most once while a call is planned and once while it runs, and only by a
-   * product of float32 on an NVIDIA GPU; a program that always allows TF32 returns 1. NULL:
-   * rounding is not allowed. */
+  /* [calling thread]
+   * Returns nonzero if products of float32 may round their factors to TF32. It is called at most
+   * once while a call is planned and once while it runs, and only by a product of float32 on an
+   * NVIDIA GPU; a program that always allows TF32 returns 1. NULL: rounding is not allowed. */
   int32_t (*allows_tf32)(void);
 } opdock_call_options;
 
-/* Seeds the runtime's own generators, one for each device, from which an op draws that is given no
+/* [any thread]
+ * Seeds the runtime's own generators, one for each device, from which an op draws that is given no
  * other generator. Each begins at offset 0. Without this call their first seed comes from the
  * system's entropy. */
 OPDOCK_EXPORT opdock_status opdock_manual_seed(opdock_runtime* runtime, uint64_t seed, char* error,
                                                uint32_t error_size);
 
-/* Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
+/* [any thread]
+ * Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
  * fills in `plan`, whose `outputs` has room for `room` fresh tensors; if it needs more, num_outputs
  * says how many, and the status is OPDOCK_INVALID_ARGUMENT. Touches no device. opdock_run_planned
  * checks whether memory is shared. options may be NULL. */
@@ -527,7 +567,8 @@ OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
                                              const opdock_value* args, uint32_t num_args,
                                              opdock_plan* plan, char* error, uint32_t error_size);
 
-/* Runs a call that opdock_plan_call has planned, for the same function, arguments and options.
+/* [any thread]
+ * Runs a call that opdock_plan_call has planned, for the same function, arguments and options.
  * results: one for each result of the schema. On entry, results with fresh tensors hold these, with
  * the planned dtype, shape and device: a tensor, OPDOCK_TAG_NONE for a Tensor? that was not
  * planned, or a list of as many tensors as were planned. The other results are filled in. A call
@@ -540,7 +581,8 @@ OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                uint32_t num_results, char* error,
                                                uint32_t error_size);
 
-/* Plans, checks and runs one call. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is
+/* [any thread]
+ * Plans, checks and runs one call. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is
  * allocated by the host and gets OPDOCK_VALUE_OWNED, as does an object: free them with
  * opdock_value_free. GPU memory is freed in the order of options->stream, which must still exist
  * then. If the call fails, the results are unchanged. */
@@ -549,12 +591,14 @@ OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
                                           const opdock_value* args, uint32_t num_args,
                                           opdock_value* results, uint32_t num_results, char* error,
                                           uint32_t error_size);
-/* Frees what a result with OPDOCK_VALUE_OWNED holds: a list and its tensors, a tensor, or one
+/* [any thread]
+ * Frees what a result with OPDOCK_VALUE_OWNED holds: a list and its tensors, a tensor, or one
  * reference to an object, and makes it OPDOCK_TAG_NONE. Other values are left as they are; NULL is
  * fine. */
 OPDOCK_EXPORT void opdock_value_free(opdock_value* value);
 
-/* Puts positional and named arguments into the schema's order and fills in defaults. `bound` has
+/* [any thread]
+ * Puts positional and named arguments into the schema's order and fills in defaults. `bound` has
  * room for every parameter. Texts of the errors name the parameter. */
 OPDOCK_EXPORT opdock_status opdock_bind(const opdock_function* function,
                                         const opdock_value* positional, uint32_t num_positional,

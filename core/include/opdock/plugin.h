@@ -22,9 +22,34 @@
  *   Strings     UTF-8 and NUL-terminated, unless a length accompanies them.
  *   Errors      Functions return an opdock_status and write a sentence into the call's error
  *               buffer. No exception crosses this interface.
- *   Threads     Every function here may be called from any thread, and two calls of one op may run
- *               at once, unless the op lacks OPDOCK_OP_THREAD_SAFE: then the host serialises them.
+ *   Threads     The tag of a function says from which threads it may be called. Two calls of one
+ *               op may run at once, unless the op lacks OPDOCK_OP_THREAD_SAFE: then the host
+ *               serialises them.
  *   Blocking    Only functions whose comment says so may block.
+ *
+ * Tags
+ *   The comment of each function of this interface, also in the other headers, begins with a tag in
+ *   square brackets: from which thread and in which state the function may be called. For one that
+ *   a plugin or a program provides, such as run or a hook, the tag says from where the host calls
+ *   it.
+ *
+ *   any thread       From any thread, at any time, and from several threads at once: also within
+ *                    init, plan, prepare and run, and on threads that a plugin or a program starts.
+ *   planning         Within opdock_op.plan, prepare or run: with the opdock_call that the host has
+ *   preparing        passed to that function, before it returns, and on the thread on which the
+ *   running          host called it. Several of these words mean any of these states. In another
+ *                    state most functions fail with OPDOCK_INTERNAL.
+ *   calling thread   A function of the program, on the thread whose call of a function of opdock.h
+ *                    or compile.h has led to it, before that call returns.
+ *   helper thread    A function of the program, on a thread of the host, while the calling thread
+ *                    waits.
+ *   not while capturing
+ *                    Not while a stream (with an opdock_call, its stream) is being captured into a
+ *                    graph: the function may fail, and may invalidate the capture.
+ *
+ *   Any other condition stands in words after a comma.
+ *
+ * The examples in comments are C. In C++, plugin.hpp and gemm.hpp have members for the same.
  *
  * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, are next to what they
  * apply to; docs/reference/abi.md repeats them with the consequences of breaking one, and each has
@@ -202,10 +227,13 @@ typedef struct opdock_object {
   uint32_t struct_size;
   uint32_t version;    /* version of the type, set by its owner: how the memory is laid out */
   const char* type_id; /* as schemas name it; compared as text */
-  void (*retain)(struct opdock_object* self);  /* atomic; any thread */
-  void (*release)(struct opdock_object* self); /* atomic; any thread; the last release destroys the
-                                                  object and may block */
-  opdock_device device;                        /* where its memory lies */
+  /* [any thread]
+   * Adds a reference. Atomic. */
+  void (*retain)(struct opdock_object* self);
+  /* [any thread]
+   * Removes a reference. Atomic. The last release destroys the object and may block. */
+  void (*release)(struct opdock_object* self);
+  opdock_device device; /* where its memory lies */
 } opdock_object;
 
 typedef struct opdock_value { /* frozen, 16 bytes */
@@ -294,17 +322,20 @@ typedef struct opdock_host {
   uint32_t reserved;
   const char* version; /* of Opdock, such as "0.1.0" */
 
-  /* Writes a line to the log of the runtime that makes the call. If call is NULL (in init, or on a
+  /* [any thread]
+   * Writes a line to the log of the runtime that makes the call. If call is NULL (in init, or on a
    * thread of the plugin's own), warnings and errors go to stderr, and other lines are dropped.
    * level: 0 debug, 1 info, 2 warning, 3 error. Copies the text. */
   void (*log)(const opdock_call* call, int32_t level, const char* message);
 
-  /* Records why a call failed: copies `message`, truncated to the size of the buffer, and returns
+  /* [planning, preparing, running]
+   * Records why a call failed: copies `message`, truncated to the size of the buffer, and returns
    * `status`, so that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT,
    * "…")`. */
   opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
 
-  /* Gets kernel number `index` of opdock_plugin.kernels for call->device. The first request loads
+  /* [preparing, running]
+   * Gets kernel number `index` of opdock_plugin.kernels for call->device. The first request loads
    * the image that the host chose. If the plugin has no image for the device, the host takes this
    * one kernel from the cache or compiles it from the plugin's source. So the first request may
    * block and allocate; later ones are a single look-up. Ask only for kernels that are launched.
@@ -313,64 +344,115 @@ typedef struct opdock_host {
    * kernels of a plugin ready). */
   opdock_status (*kernel)(const opdock_call* call, uint32_t index, opdock_kernel** out);
 
-  /* Launches `kernel` on call->stream. Never waits for the device. Returns errors of the launch
+  /* [running]
+   * Launches `kernel` on call->stream. Never waits for the device. Returns errors of the launch
    * itself; an error while the kernel runs is reported by a later call. */
   opdock_status (*launch)(const opdock_call* call, opdock_kernel* kernel,
                           const opdock_launch* launch);
 
-  /* Allocates more workspace, for an op with OPDOCK_OP_MAY_ALLOCATE that cannot know in plan how
+  /* [running, not while capturing]
+   * Allocates more workspace, for an op with OPDOCK_OP_MAY_ALLOCATE that cannot know in plan how
    * much it needs. The memory is valid until run returns, and on the device for all work that run
    * has enqueued (stream order). OPDOCK_UNSUPPORTED while the stream is being captured. */
   opdock_status (*workspace)(const opdock_call* call, uint64_t bytes, uint64_t alignment,
                              void** out);
 
-  /* Returns the address of a driver function (of libcuda or libamdhip64) that this table does not
+  /* [any thread]
+   * Returns the address of a driver function (of libcuda or libamdhip64) that this table does not
    * wrap, or NULL if there is none. device_type: OPDOCK_CUDA or OPDOCK_ROCM. */
   void* (*driver_symbol)(int32_t device_type, const char* name);
 
-  /* Returns the table of further functions that has this name and revision, such as
+  /* [any thread]
+   * Returns the table of further functions that has this name and revision, such as
    * OPDOCK_PARALLEL_2, or NULL if this host has none. The table is valid until the process ends. */
   const void* (*get_extension)(const char* id);
 } opdock_host;
 
-/* Extension "opdock.parallel/2": the host's threads for CPU ops. */
+/* Extension "opdock.parallel/2": the host's threads for CPU ops.
+ *
+ *   struct doubling { const float* x; float* out; };
+ *
+ *   static void double_range(void* context, uint64_t begin, uint64_t end) {
+ *     const struct doubling* work = context;
+ *     for (uint64_t i = begin; i < end; ++i) work->out[i] = 2 * work->x[i];
+ *   }
+ *
+ *   // Called in run.
+ *   static void double_all(const opdock_call* call, struct doubling* work, uint64_t count) {
+ *     const opdock_parallel* table = call->host->get_extension(OPDOCK_PARALLEL_2);
+ *     if (table != NULL) {
+ *       table->parallel_for(call, count, 16384, double_range, work);
+ *     } else {
+ *       double_range(work, 0, count);
+ *     }
+ *   }
+ */
 #define OPDOCK_PARALLEL_2 "opdock.parallel/2"
 typedef struct opdock_parallel {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
+  /* [planning, preparing, running]
+   * Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
    * least `grain` items except the last. Runs on this thread and on as many of the host's workers
    * as the runtime that makes the call has, and returns when all ranges are done (it blocks). body
-   * must not throw. A nested call runs only on the calling thread. */
+   * must not throw. body may call parallel_for again: such a nested call runs only on the thread
+   * that makes it. */
   void (*parallel_for)(const opdock_call* call, uint64_t count, uint64_t grain,
                        void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 } opdock_parallel;
 
 /* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned, such
- * as a buffer in asynchronous I/O, or memory that another stream still reads. */
+ * as a buffer in asynchronous I/O, or memory that another stream still reads.
+ *
+ *   struct job { const opdock_retain* table; opdock_retained* buffer; };
+ *
+ *   // Called in run. If retain fails, it has written the error's text.
+ *   static opdock_status keep(const opdock_call* call, const opdock_value* arg, struct job* job) {
+ *     job->table = call->host->get_extension(OPDOCK_RETAIN_1);
+ *     if (job->table != NULL) return job->table->retain(call, arg->as.tensor, &job->buffer);
+ *     return call->host->set_error(call, OPDOCK_UNSUPPORTED, "this host has no " OPDOCK_RETAIN_1);
+ *   }
+ *
+ *   // Called on the thread that has done the I/O.
+ *   static void finish(const struct job* job) { job->table->release(job->buffer); }
+ */
 #define OPDOCK_RETAIN_1 "opdock.retain/1"
 typedef struct opdock_retained opdock_retained; /* host-owned; one reference to an argument */
 typedef struct opdock_retain {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Called in run of an op with OPDOCK_OP_RETAINS. Keeps the memory of `tensor`, which is an
+  /* [running]
+   * Called in run of an op with OPDOCK_OP_RETAINS. Keeps the memory of `tensor`, which is an
    * argument of the call or an element of one, until *out is released. The tensor's shape and
    * strides are valid only during the call. OPDOCK_UNSUPPORTED if the program that makes the call
    * does not allow ops to keep arguments. */
   opdock_status (*retain)(const opdock_call* call, const opdock_tensor* tensor,
                           opdock_retained** out);
-  /* Releases the memory; once, on any thread. Never waits for the program (an interpreter reclaims
-   * the memory later). */
+  /* [any thread]
+   * Releases the memory; called once. Never waits for the program (an interpreter reclaims the
+   * memory later). */
   void (*release)(opdock_retained* retained);
 } opdock_retain;
 
 /* Extension "opdock.tuning/1": which of several ways to launch an op was measured to be the fastest
- * on the device of the call, by `opdock bench --tune` (docs/guide/tuning.md). */
+ * on the device of the call, by `opdock bench --tune` (docs/guide/tuning.md).
+ *
+ *   // Returns how many elements each thread of the kernel computes for rows of this length.
+ *   static uint32_t elements_per_thread(const opdock_call* call, uint32_t length) {
+ *     static const uint32_t ways[] = {1, 2, 4, 8};
+ *     const uint64_t question = UINT64_C(1) << 32 | length;  // 1: this op
+ *     const opdock_tuning* table = call->host->get_extension(OPDOCK_TUNING_1);
+ *     const int32_t best = table == NULL ? -1 : table->choice(call, question, 4);
+ *     if (best >= 0) return ways[best];
+ *     return length < 4096 ? 1 : 4;  // nothing was measured
+ *   }
+ */
 #define OPDOCK_TUNING_1 "opdock.tuning/1"
 typedef struct opdock_tuning {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Returns the fastest of the ways 0 to count - 1, or -1 if none was measured: then the plugin
+  /* [planning, preparing, running]
+   * Returns the fastest of the ways 0 to count - 1, or -1 if none was measured: then the plugin
    * decides. question: a number that the plugin chooses to identify the situation (the op, the
    * dtype, the length of a row, …), the same in every build. While ways are being measured, returns
    * the way to try: a call that cannot be made in that way fails with the reason, or is made in
@@ -379,12 +461,25 @@ typedef struct opdock_tuning {
   int32_t (*choice)(const opdock_call* call, uint64_t question, uint32_t count);
 } opdock_tuning;
 
-/* Extension "opdock.cancel/1": whether the program wants a waiting call to end. */
+/* Extension "opdock.cancel/1": whether the program wants a waiting call to end.
+ *
+ *   // Called in run. Waits until `file` can be read; poll() is declared in <poll.h>.
+ *   static opdock_status wait_for(const opdock_call* call, int file) {
+ *     const opdock_cancel* table = call->host->get_extension(OPDOCK_CANCEL_1);
+ *     struct pollfd wanted = {file, POLLIN, 0};
+ *     while (poll(&wanted, 1, 50) <= 0) {
+ *       if (table != NULL && table->is_cancelled(call) != 0)
+ *         return call->host->set_error(call, OPDOCK_CANCELLED, "the program asked to stop");
+ *     }
+ *     return OPDOCK_OK;
+ *   }
+ */
 #define OPDOCK_CANCEL_1 "opdock.cancel/1"
 typedef struct opdock_cancel {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Returns nonzero if the program wants the call to end, as after Ctrl-C
+  /* [running]
+   * Returns nonzero if the program wants the call to end, as after Ctrl-C
    * (opdock_options.cancelled). While it waits, run of an op with OPDOCK_OP_MAY_BLOCK asks about
    * every 50 ms, on the thread of the call and with no lock held, because the program's own code
    * runs here; then it returns OPDOCK_CANCELLED. Work that the call has begun may go on if it no
@@ -474,15 +569,22 @@ typedef struct opdock_op {
   const char* const* gradients;
   uint32_t num_gradients;
   uint32_t reserved;
+  /* [any thread]
+   * Checks the arguments and fills in `plan` (OPDOCK-P-1). May be called while the stream is being
+   * captured. */
   opdock_status (*plan)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                         opdock_plan* plan);
+  /* [any thread, not while capturing]
+   * Loads what run needs on the device (OPDOCK-P-2). */
   opdock_status (*prepare)(const opdock_call* call);
-  /* results: what the schema returns, in its order. The host fills in tensors that are arguments,
-   * and fresh tensors (a Tensor? as a tensor or OPDOCK_TAG_NONE, a Tensor[] as a list). Fresh
-   * tensors have the dtype and shape that plan asked for and lie on the op's device, but may have
-   * other strides if the caller supplied them. All other results are OPDOCK_TAG_NONE on entry, and
-   * run fills them in: numbers, bools, and objects, each with a reference that the caller owns from
-   * then on, even if run then fails. */
+  /* [any thread]
+   * Computes the results (OPDOCK-P-3). While the stream is being captured, the host calls run only
+   * of an op with OPDOCK_OP_CAPTURE_SAFE. results: what the schema returns, in its order. The host
+   * fills in tensors that are arguments, and fresh tensors (a Tensor? as a tensor or
+   * OPDOCK_TAG_NONE, a Tensor[] as a list). Fresh tensors have the dtype and shape that plan asked
+   * for and lie on the op's device, but may have other strides if the caller supplied them. All
+   * other results are OPDOCK_TAG_NONE on entry, and run fills them in: numbers, bools, and objects,
+   * each with a reference that the caller owns from then on, even if run then fails. */
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                        opdock_value* results, uint32_t num_results);
 } opdock_op;
@@ -503,10 +605,15 @@ typedef struct opdock_plugin {
   const char* const* kernels; /* source-level names, such as "softmax<float>" */
   uint32_t num_kernels;
   uint32_t reserved;
+  /* [any thread]
+   * Called after the host has loaded the plugin and before it calls the plugin's ops (OPDOCK-P-7).
+   * `host` is valid until the process ends. If init fails, the plugin is rejected with the text
+   * that it has written to `error`. */
   opdock_status (*init)(const opdock_host* host, char* error, uint32_t error_size);
 } opdock_plugin;
 
-/* The entry point. `opdock-pack` writes both its definition and the note from plugin.toml, so that
+/* [any thread]
+ * The entry point. `opdock-pack` writes both its definition and the note from plugin.toml, so that
  * the two cannot differ. OPDOCK-P-8: calling it has no side effect. */
 OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
 
