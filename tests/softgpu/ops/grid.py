@@ -25,9 +25,6 @@ from opdock._author import soft
 FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_by_columns"}
 FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
 
-# Packed without HIP images but in the nightly run (dev), because compiling them takes the longest.
-HIP_IMAGES_NIGHTLY = {"attention", "linear"}
-
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tree_plugins  # noqa: E402 (the line above sets its path)
@@ -64,9 +61,6 @@ def main():
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
     plugins = tree_plugins.with_kernels(backend)
-    if backend == "rocm" and "OPDOCK_TEST_NIGHTLY" not in os.environ:
-        print(f"left to the nightly run: {', '.join(sorted(HIP_IMAGES_NIGHTLY))}")
-        plugins = {name: toml for name, toml in plugins.items() if name not in HIP_IMAGES_NIGHTLY}
     binaries = [build / "plugins" / f"{plugin}.so" for plugin in plugins]
     member, compiler = {"rocm": ("hip_archs", "hipRTC"), "cuda": ("cuda_archs", "NVRTC")}[backend]
     for binary in binaries:
