@@ -201,7 +201,7 @@ def interrupted():
 
 def test_ctrl_c_ends_a_wait_and_not_the_io(file, interrupted):
     """The I/O is of many gigabytes, and ends at once when the file is truncated."""
-    handles = [opdock.ops.aio_open(4096, threads=1, backend="threads")]
+    handles = [opdock.ops.aio_open(1 << 20, threads=1, backend="threads")]
     x, last = np.empty(64 << 20, np.uint8), np.ones(1, np.uint8)
 
     def submit():
