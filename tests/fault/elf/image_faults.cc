@@ -103,6 +103,12 @@ std::vector<Fault> image_faults() {
          p.file();
          p.file().u64(p.images_symbol + 16, ~uint64_t{0});
        }},
+      {"a table that ends within its last part", kTable,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u64(p.images_symbol + 16, p.image_table.size() - 1);
+       }},
       {"a table of 8 bytes", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
