@@ -29,7 +29,7 @@ struct Target {
   Kernels* kernels = nullptr;        // NULL on the CPU; shared by the plugin's ops on this device
   Tuning* tuning = nullptr;          // also shared; NULL if nothing is ever tuned
   std::vector<opdock_dtype> dtypes;  // that the deciding tensor may have; empty: any
-  // The same dtypes for a fast check: element `code` holds the OR of the `bits` of that code's
+  // `dtypes` in the form of a fast check: element `code` holds the OR of the `bits` of that code's
   // dtypes, for dtypes of one lane whose bits are a power of two. All bits are set if any dtype may
   // come. Other dtypes are looked up in `dtypes`.
   std::array<uint8_t, 32> dtype_bits{};

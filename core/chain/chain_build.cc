@@ -118,9 +118,9 @@ class BuildStep {
     const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
     if (!request) return false;
     if (find_built(source, options, *request, cache, reasons)) return true;
-    // Also accept what `opdock build` has built. It always compiles for all levels of x86-64 and,
-    // without a GPU here, makes images for the compilers' default architectures; a first use does
-    // neither.
+    // Plugins that `opdock build` has built are accepted too. It always compiles for all levels of
+    // x86-64 and, without a GPU here, makes images for the compilers' default architectures; a
+    // first use does neither.
     std::vector<BuildOptions> others;
     if (options.cpu_level != 0) others.emplace_back(options).cpu_level = 0;
     BuildOptions ahead = options;

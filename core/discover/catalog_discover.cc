@@ -137,7 +137,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
     add_done(place, open_reason(errno, place.path));
     return;
   }
-  // The same folder again, under the same or another name, has nothing new.
+  // A folder that was visited before, perhaps under another name, has nothing new.
   if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
   const TrustedPath trusted = place.consent ? TrustedPath() : trust_.check_path(place.path);
   int problem = 0;

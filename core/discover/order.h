@@ -15,7 +15,7 @@ bool provides(const Candidate& candidate, const std::string& plugin, const std::
 // version, then the smaller rank.
 bool is_better(const Candidate& a, const Candidate& b);
 
-// The same rules for source plugins.
+// provides() and is_better() for source plugins follow the rules of those for binary ones.
 bool provides(const SourcePlugin& source, const std::string& plugin, const std::string& op);
 bool is_better(const SourcePlugin& a, const SourcePlugin& b);
 

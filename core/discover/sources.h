@@ -28,7 +28,7 @@ SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust
 std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust);
 
 // Marks the plugins that are deselected by name or found in two places, like marks.h for files.
-// Also rejects all of them in a privileged program (AT_SECURE).
+// In a privileged program (AT_SECURE) this rejects each source that has a manifest.
 void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin>* sources);
 
 }  // namespace opdock

@@ -19,7 +19,7 @@ inline constexpr uint32_t kUnknown = UINT32_MAX;
 struct LoadedKernel {
   Function function = nullptr;  // a CUkernel if the driver has libraries
   bool is_kernel = false;
-  // The same kernel as a function of one context. For a CUkernel the driver has to look it up,
+  // The kernel as a function of one context. For a CUkernel the driver has to look it up,
   // which takes longer than the launch itself (1.2 us on an H200's host).
   Function in_context = nullptr;
   Context context = nullptr;

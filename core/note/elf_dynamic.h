@@ -25,7 +25,7 @@ struct VersionDefinition {  // an entry of .gnu.version_d
 struct Dynamic {
   std::vector<std::string> needed;
   // DT_FILTER, without which the loader refuses the file, and DT_AUXILIARY, which may be absent.
-  // Both name libraries that are searched before this one.
+  // filters and auxiliaries name libraries that are searched before this one.
   std::vector<std::string> filters, auxiliaries;
   std::string soname, rpath, runpath;
   bool has_runpath = false;             // even an empty RUNPATH disables the RPATHs

@@ -208,7 +208,7 @@ void check_overlaps(const ElfFile& elf, const Table& table) {
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
   for (size_t i = 1; i < extents.size(); ++i) {
-    // Both are inside the table (check_entry), so the sums do not wrap.
+    // The two extents are inside the table (check_entry), so the sums do not wrap.
     if (extents[i].offset < extents[i - 1].end()) {
       bad_table(elf, "two images that overlap at " + hex(extents[i].offset), "separate ones");
       return;

@@ -38,7 +38,7 @@ BIASED = [("bias_add", {}, identity), ("bias_relu", {}, F.relu)]
 BIASED += [("bias_gelu", {"approximate": form}, gelu(form)) for form in FORMS]
 GATED = [("silu_mul", {}, F.silu)]
 GATED += [("gelu_mul", {"approximate": form}, gelu(form)) for form in FORMS]
-# The same for ops of pairs of halves, with and without a bias.
+# (op, its keywords, its function) of the ops of pairs of halves, with and without a bias.
 HALVES = [("swiglu", {}, F.silu)]
 HALVES += [("geglu", {"approximate": form}, gelu(form)) for form in FORMS]
 

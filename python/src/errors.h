@@ -15,8 +15,8 @@ inline constexpr const char* kArgumentError = "ArgumentError";                //
 inline constexpr const char* kInvalidArgumentError = "InvalidArgumentError";  // a ValueError
 inline constexpr const char* kInternalError = "InternalError";
 
-// Both functions set the Python error. An error that was set before becomes its __cause__, or
-// remains the error if is_passed_on(). The GIL is held.
+// raise and raise_status set the Python error. An error that was set before becomes its __cause__,
+// or remains the error if is_passed_on(). The GIL is held.
 void raise(const char* exception, const std::string& message);
 // Sets the exception for `status`, with libopdock's text.
 void raise_status(opdock_status status, const char* text);

@@ -43,7 +43,8 @@ void drop_result(Result* result);
 
 // make_export_type() creates a Python type with __dlpack__ and __dlpack_device__.
 // export_host_tensor() creates an object of it, which takes over a tensor that libopdock allocated.
-// Both return a new reference, or NULL with an error set; on failure the tensor stays the caller's.
+// These two functions return a new reference, or NULL with an error set; on failure the tensor
+// stays the caller's.
 PyObject* make_export_type();
 PyObject* export_host_tensor(opdock_tensor* tensor);
 

@@ -28,7 +28,7 @@ class Summary:
         self.packages = 0
         self.missing = {}  # package -> why it could not be fetched
         self.counts = collections.Counter()  # agreement -> files
-        # The same counts for the files as parts of their packages.
+        # `counts` for the files as parts of their packages.
         self.members = collections.Counter()
         self.causes = collections.Counter()  # for refusals on both sides: same or other cause
         self.refusals = collections.Counter()  # the loader's cause -> files

@@ -121,8 +121,8 @@ class Engine {
   // that was never given or has been waited for. All threads that wait for a ticket at the same
   // time get its outcome.
   //
-  // Both waits call stop(), if there is one, about every 50 ms, without holding a lock. Once it
-  // returns true they throw kStopped: the I/O goes on, and the requests can be waited for again.
+  // wait and wait_all call stop(), if there is one, about every 50 ms, without holding a lock. Once
+  // it returns true they throw kStopped: the I/O goes on, and the requests can be waited for again.
   void wait(uint64_t ticket, const std::function<bool()>& stop = {});
 
   // Blocks until every request that was submitted before, and not yet waited for, has ended. This

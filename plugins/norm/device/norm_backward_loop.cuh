@@ -426,7 +426,7 @@ loop_rows(LoopParams p) {
   pdl_wait_and_trigger();
   Loop<T, false>(p).run();
 }
-// The same with clusters, for rows that do not fit into one block.
+// This kernel uses clusters, for rows that do not fit into one block.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
 loop_slices(LoopParams p) {

@@ -486,7 +486,7 @@ TEST(Call, PlansAgainWhatWasPlannedOverShapes) {
         << call.f.error;
     EXPECT_EQ(run, 1);
     EXPECT_EQ(seen_state, 2u);  // from the plan over the data
-    // The same conditions apply as for a plan over data.
+    // A plan over shapes has the conditions of a plan over data.
     EXPECT_EQ(call.run_with(own, call.args(call.x, kShape, 0), call.a.tensor({4})),
               OPDOCK_INVALID_ARGUMENT);
     EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), nullptr), OPDOCK_INVALID_ARGUMENT);

@@ -36,7 +36,7 @@ constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
-// The same for sm_90, where a kernel can wait for the previous launch (programmatic dependent
+// A kernel for sm_90, where it can wait for the previous launch (programmatic dependent
 // launch).
 constexpr char kPtxForSm90[] =
     ".version 7.8\n.target sm_90\n.address_size 64\n"
@@ -522,7 +522,7 @@ TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemory) {
   });
 }
 
-// The same with modules, for a driver without libraries.
+// The limit of a kernel in a module, for a driver without libraries.
 TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemoryInAModule) {
   in_child(R"({"cuda": 11040, "gpus": [{"arch": "sm_80", "memory": 1000000}]})",
            [](const std::string& record) {

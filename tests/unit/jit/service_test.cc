@@ -252,7 +252,7 @@ TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsReported) {
   ASSERT_EQ(told(), "arch-known;");
   EXPECT_NE(reasons[0].found.find("sm_110a"), std::string::npos) << reasons[0].found;
   EXPECT_EQ(told(), "") << "once";
-  // The same holds for images: the older compiler's image is no longer used.
+  // Of images, too, the older compiler's is no longer used.
   request.arch = "compute_100";
   nvrtcs = {kOld};
   ASSERT_NE(ask(), nullptr) << all_text(reasons);

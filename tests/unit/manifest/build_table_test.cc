@@ -146,7 +146,7 @@ TEST_F(BuildTable, EachMistakeIsNamedWithItsPlace) {
   }
 }
 
-// Such a setting would wait for sources that do not exist.
+// A setting without use would wait for sources that do not exist.
 TEST_F(BuildTable, WhatHasNoUseIsAMistake) {
   const auto without = [&](const std::string& part, const std::string& build) {
     std::string text = kHead + build;
