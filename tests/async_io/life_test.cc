@@ -212,6 +212,24 @@ TEST_P(LifeTest, WaitingStopsOnRequestAndTheIoGoesOn) {
   sem_destroy(&may_end);
 }
 
+// Each request ends long before the 50 ms after which stop() is asked.
+TEST_P(LifeTest, WaitingForManyShortRequestsStopsToo) {
+  folder.write("file", "12345678");
+  std::atomic<bool> was_stopped{false};
+  char memory[8] = {};
+  Engine engine(options_of(GetParam()));
+  Request read = read_of(path(), 0, memory, 8);
+  read.context = &was_stopped;
+  read.done = [](void* context) {
+    if (!*static_cast<std::atomic<bool>*>(context))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  for (int i = 0; i < 3000; ++i) engine.submit(read);
+  EXPECT_NE(error_of([&] { engine.wait_all([] { return true; }); }, Error::Kind::kStopped), "");
+  was_stopped = true;
+  EXPECT_EQ(engine.wait_all(), 3000u);
+}
+
 TEST_P(LifeTest, DestructionWaitsForWhatWasSubmitted) {
   const size_t files = open_files(), running = threads(), rings = mapped_rings();
   const std::string bytes = random_bytes(300'000, 2);

@@ -129,18 +129,26 @@ std::string leave(Core* core, Place place) {
   return error;
 }
 
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kBetweenStops(50);
+
 // Blocks until the job has ended. The mutex must be held, and the job must be counted among those
-// waited for. Returns false if stop() returned true first.
+// waited for. Calls stop() whenever `next_stop` has passed, and moves it on; one that waits for
+// several jobs keeps it from each to the next, because each may end sooner than that. Returns false
+// if stop() returned true first.
 bool await(Core* core, const Job& job, std::unique_lock<std::mutex>* lock,
-           const std::function<bool()>& stop) {
-  constexpr std::chrono::milliseconds kPause(50);
-  const auto has_ended = [&] { return job.has_ended; };
-  if (!stop) core->ended.value.wait(*lock, has_ended);
-  while (!job.has_ended && !core->ended.value.wait_for(*lock, kPause, has_ended)) {
+           const std::function<bool()>& stop, Clock::time_point* next_stop) {
+  if (!stop) core->ended.value.wait(*lock, [&] { return job.has_ended; });
+  while (!job.has_ended) {
+    if (Clock::now() < *next_stop) {
+      core->ended.value.wait_until(*lock, *next_stop);
+      continue;
+    }
     lock->unlock();
     const bool is_over = stop();
     lock->lock();
     if (is_over && !job.has_ended) return false;
+    *next_stop = Clock::now() + kBetweenStops;
   }
   return true;
 }
@@ -160,7 +168,8 @@ void wait_for(Core* core, uint64_t ticket, const std::function<bool()>& stop) {
                       ", wanted one that submit has given and nobody has waited for yet");
     Job* job = place->second.get();
     ++job->waiters;
-    if (!await(core, *job, &lock, stop)) {
+    Clock::time_point next_stop = Clock::now() + kBetweenStops;
+    if (!await(core, *job, &lock, stop, &next_stop)) {
       --job->waiters;
       throw_stopped();
     }
@@ -210,8 +219,9 @@ size_t Engine::wait_all(const std::function<bool()>& stop) {
       if (!place->second->is_run) all.push_back(place);
     // A job that is counted as waited for stays in the map until leave() is called for it.
     for (const Place place : all) ++place->second->waiters;
+    Clock::time_point next_stop = Clock::now() + kBetweenStops;
     for (const Place place : all) {
-      if (await(core_, *place->second, &lock, stop)) continue;
+      if (await(core_, *place->second, &lock, stop, &next_stop)) continue;
       for (const Place kept : all) --kept->second->waiters;
       throw_stopped();
     }
