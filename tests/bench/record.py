@@ -91,35 +91,24 @@ def is_copy(row):
 
 
 def newest(rows):
-    """Returns the newest result of each case and peer, in the order of the file, and all copies:
-    each copy belongs to the results that follow it in its run. Results of one run share their
-    "where"."""
+    """Returns the newest result of each case and peer, in the order of the rows, and all copies of
+    the runs in which these were measured. Results of one run share their "where"."""
     found = {}
     for number, row in enumerate(rows):
         case = row["bench"], row.get("name"), row.get("peer"), is_copy(row) and number
         found.pop(case, None)
         found[case] = row
-    return list(found.values())
+    runs = {id(row["where"]) for row in found.values() if not is_copy(row)}
+    return [row for row in found.values() if id(row["where"]) in runs]
 
 
 def prune(path):
     """Rewrites a file without the results that later ones of the same case and peer have replaced.
     The pages do not show them, and the repository's history keeps them."""
-    runs, newest = [], {}
-    for line in Path(path).read_text().splitlines():
-        row = json.loads(line)
-        if row.keys() == {"where"}:
-            runs.append((line, []))
-        else:
-            runs[-1][1].append((line, row))
-            newest[row["bench"], row.get("name"), row.get("peer")] = line
-    kept = []
-    for where, results in runs:
-        rest = [
-            (line, row)
-            for line, row in results
-            if is_copy(row) or newest[row["bench"], row.get("name"), row.get("peer")] is line
-        ]
-        if not all(is_copy(row) for _, row in rest):
-            kept += [where, *(line for line, _ in rest)]
-    Path(path).write_text("".join(f"{line}\n" for line in kept))
+    lines, where = [], None
+    for row in newest(read(path)):
+        if row["where"] is not where:
+            where = row["where"]
+            lines.append({"where": where})
+        lines.append({key: row[key] for key in row if key != "where"})
+    Path(path).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
