@@ -111,7 +111,7 @@ def check(x, path, function, write):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument(
         "--deepspeed", metavar="VERSION:FOLDER", default=os.environ.get("OPDOCK_BENCH_DEEPSPEED")
     )

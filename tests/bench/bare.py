@@ -57,7 +57,7 @@ def sentence(rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--log", metavar="FILE", help="what tests/bare/run has printed")
     arguments = parser.parse_args()
     if arguments.log:

@@ -55,7 +55,7 @@ def from_source():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--repeats", type=int, default=9)
     arguments = parser.parse_args()
     results = []

@@ -119,7 +119,7 @@ def launches(torch, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--repeats", type=int, default=40)
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--child", metavar="PEER", help=argparse.SUPPRESS)

@@ -89,7 +89,7 @@ def on_gpu(case):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--child", metavar="CASE", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:

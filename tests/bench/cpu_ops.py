@@ -70,7 +70,7 @@ def all_cases(modules):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--ops", metavar="WORD", default="", help="those whose name has WORD")
     arguments = parser.parse_args()
     keep_freed_memory()

@@ -81,7 +81,7 @@ def timed(encoders, texts):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     arguments = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     encoder = RandomEncoder(device)

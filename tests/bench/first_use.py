@@ -407,7 +407,7 @@ def killed(waiting):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE", help="append the results to this file")
+    parser.add_argument("--record", metavar="FOLDER", help="append to the month's file in it")
     parser.add_argument("--repeats", type=int, default=3, help="of each cold first use")
     parser.add_argument("--processes", type=int, default=64, help="that ask at once")
     parser.add_argument("--child", choices=USES, help=argparse.SUPPRESS)

@@ -178,7 +178,7 @@ def measured(title, functions, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--dtypes", default="bfloat16,float16,float32")
     parser.add_argument("--shapes", metavar="MxNxK,…", help="without it all")
     parser.add_argument("--cases", choices=CASES, help="without it both")

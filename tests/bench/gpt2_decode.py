@@ -230,7 +230,7 @@ def run_batch(arguments, sizes, weights, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE", type=Path)
+    parser.add_argument("--record", metavar="FOLDER", type=Path)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: no graphs")
     parser.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), default="float16")
     parser.add_argument("--batch", metavar="ROWS,…", default="1,32")
@@ -269,10 +269,10 @@ def main():
             keep(arguments.record, time_others())
 
 
-def keep(file, results):
-    """Appends the results to the records in `file`, unless it is None."""
-    if file and results:
-        record.append(file, "gpt2_decode", results)
+def keep(card, results):
+    """Appends the results to the records in the folder `card`, unless it is None."""
+    if card and results:
+        record.append(card, "gpt2_decode", results)
 
 
 if __name__ == "__main__":

@@ -86,10 +86,10 @@ def with_peers(packages, op, x, functions, compilers=peers.MODES):
 
 
 class Run:
-    """Times functions; prints and keeps their rates. file: where to append records, or None."""
+    """Times functions; prints and keeps their rates. card: the folder of its records, or None."""
 
-    def __init__(self, file, compilers=peers.MODES):
-        self.file, self.compilers = file, compilers
+    def __init__(self, card, compilers=peers.MODES):
+        self.card, self.compilers = card, compilers
         self.results = []
         self.copy = 0.0  # GB/s of the copy for the case that is being timed
 
@@ -115,8 +115,8 @@ class Run:
     def write(self):
         """Records what was timed since the last call, so that an interrupted run keeps its results.
         Copies without other results are not recorded, since nothing is compared with them."""
-        if self.file and any(not row["name"].startswith("copy ") for row in self.results):
-            record.append(self.file, "gpu_ops", self.results)
+        if self.card and any(not row["name"].startswith("copy ") for row in self.results):
+            record.append(self.card, "gpu_ops", self.results)
         self.results = []
 
 
@@ -158,7 +158,7 @@ def time_extra(run, modules, packages, wanted, shapes, dtype):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--all", action="store_true", help="all shapes, and the extra cases")
     parser.add_argument("--ops", metavar="PATTERN,…", default="*", help="as file names: 'add_*'")
     parser.add_argument("--dtypes", metavar="DTYPE,…", help="of " + ", ".join(DTYPES))

@@ -266,7 +266,7 @@ def main():
         child(path, int(first), float(until), device, out, bool(rounded))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--device", choices=SHAPES, default="cuda", help="cpu: small, ours alone")
     parser.add_argument("--tf32", action="store_true", help="products of float32, so rounded")
     arguments = parser.parse_args()

@@ -128,7 +128,7 @@ def ranges(of):
 
 
 def made(rows):
-    """Returns Markdown on one records file's newest results of inference.py; None if there are
+    """Returns Markdown on the newest of a card's results of inference.py; None if there are
     none."""
     rows = [row for row in rows if row["bench"] == "inference"]
     of = pairs(rows)

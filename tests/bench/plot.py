@@ -16,8 +16,8 @@ import marks
 import record
 
 HERE = Path(__file__).resolve().parent
-RECORDS = HERE / "records" / "h100.jsonl"
-LIMITS_RECORDS = HERE / "records" / "h200.jsonl"
+RECORDS = HERE / "records" / "h100"
+LIMITS_RECORDS = HERE / "records" / "h200"
 PAGE = HERE.parents[1] / "docs" / "concepts" / "performance.md"
 BEGIN = "<!-- made by tests/bench/plot.py -->"
 

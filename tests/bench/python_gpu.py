@@ -69,7 +69,7 @@ def cupy_rows(names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--repeats", type=int, default=40)
     arguments = parser.parse_args()
     try:

@@ -145,7 +145,7 @@ def ratio(times, row, peer, bar):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--number", type=int, default=20_000)
     arguments = parser.parse_args()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes records: files of JSON lines, each a result. A line {"where": environment()}
-states where the results after it were measured."""
+"""Reads and writes records. A card's folder has a file for each month, YEAR-MONTH.jsonl, of JSON
+lines, each a result. A line {"where": environment()} states where the results after it were
+measured."""
 
 import datetime
 import importlib.metadata
@@ -55,33 +56,38 @@ def environment():
     }
 
 
-def read(path):
-    """Returns the results in a file as dicts, in its order, each with its "where"."""
+def read(card, month="*"):
+    """Returns the results in a card's folder as dicts, in the order of time, each with its "where".
+    month: such as "2026-11"; all by default."""
     results, where = [], None
-    for line in Path(path).read_text().splitlines():
-        row = json.loads(line)
-        if row.keys() == {"where"}:
-            where = row["where"]
-        else:
-            results.append({**row, "where": where})
+    for file in sorted(Path(card).glob(f"{month}.jsonl")):
+        for line in file.read_text().splitlines():
+            row = json.loads(line)
+            if row.keys() == {"where"}:
+                where = row["where"]
+            else:
+                results.append({**row, "where": where})
     return results
 
 
 _written = {}  # {path: ("where" of the last append(), the file's length after it)}
 
 
-def append(path, bench, results):
-    """Appends one JSON line per result, {"bench", …result}. A "where" line precedes them, unless
-    this process wrote the file's last lines, which are then part of the same run."""
+def append(card, bench, results):
+    """Appends one JSON line per result, {"bench", …result}, to the month's file in a card's folder.
+    A "where" line precedes them, unless this process wrote the file's last lines, which are then
+    part of the same run."""
     where = environment()
-    size = os.path.getsize(path) if os.path.exists(path) else 0
+    path = Path(card) / f"{where['date'][:7]}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    size = path.stat().st_size if path.exists() else 0
     lines = [{"bench": bench, **row} for row in results]
-    if _written.get(str(path)) != (where, size):
+    if _written.get(path) != (where, size):
         lines.insert(0, {"where": where})
     with open(path, "a") as file:
         for line in lines:
             file.write(json.dumps(line) + "\n")
-    _written[str(path)] = where, os.path.getsize(path)
+    _written[path] = where, path.stat().st_size
 
 
 def is_copy(row):
@@ -102,13 +108,14 @@ def newest(rows):
     return [row for row in found.values() if id(row["where"]) in runs]
 
 
-def prune(path):
-    """Rewrites a file without the results that later ones of the same case and peer have replaced.
-    The pages do not show them, and the repository's history keeps them."""
-    lines, where = [], None
-    for row in newest(read(path)):
-        if row["where"] is not where:
-            where = row["where"]
-            lines.append({"where": where})
-        lines.append({key: row[key] for key in row if key != "where"})
-    Path(path).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+def prune(card):
+    """Rewrites a card's files, each without the results that later ones in it have replaced. The
+    pages do not show them, and the repository's history keeps them."""
+    for file in Path(card).glob("*.jsonl"):
+        lines, where = [], None
+        for row in newest(read(card, file.stem)):
+            if row["where"] is not where:
+                where = row["where"]
+                lines.append({"where": where})
+            lines.append({key: row[key] for key in row if key != "where"})
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

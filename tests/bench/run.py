@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the benches side by side with their peers: ./dev bench [--record NAME] [BENCH… [-- OPTIONS]]
 
-Each bench is a program of this folder: a Python script that takes --record FILE, or a native one
+Each bench is a program of this folder: a Python script that takes --record FOLDER, or a native one
 under build/tests/bench that prints Google Benchmark's JSON. --record NAME appends every result to
-tests/bench/records/NAME.jsonl, with machine, driver, versions, date and commit. What stands behind
--- is given to the benches that are scripts. --plot and --tables measure nothing: --plot makes the
-pages and charts of docs from the records, --tables the tables of all cases in build/benchmarks.
+the month's file in tests/bench/records/NAME, with machine, driver, versions, date and commit. What
+stands behind -- is given to the benches that are scripts. --plot and --tables measure nothing:
+--plot makes the pages and charts of docs from the records, --tables the tables of all cases in
+build/benchmarks.
 """
 
 import argparse
@@ -50,7 +51,7 @@ def script(program, target, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="NAME", help="append to records/NAME.jsonl")
+    parser.add_argument("--record", metavar="NAME", help="append to records/NAME/YEAR-MONTH.jsonl")
     parser.add_argument("benches", nargs="*", help="names without suffix; all by default")
     parser.add_argument("--plot", action="store_true", help="make docs' charts from the records")
     parser.add_argument(
@@ -67,7 +68,7 @@ def main():
         for program in ("table", "plot"):
             subprocess.run([sys.executable, str(HERE / f"{program}.py")], check=True)
         return
-    target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
+    target = HERE / "records" / arguments.record if arguments.record else None
     no_benches = ("run", "record", "table", "chart", "lines", "plot", "peers", "timing", "ncu")
     no_benches += ("test_record", "summary", "marks", "inference_page", "inference_bounds")
     no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers", "gpt2_deepspeed")

@@ -60,7 +60,7 @@ def candidates(x):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--record", metavar="FOLDER")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print("  skipped: found no CUDA GPU")

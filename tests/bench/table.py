@@ -6,7 +6,7 @@ newest record of each case counts.
 tests/bench/table.py [--check | --tables]
 
 --check: exit with 1 if a file is not what this would write. --tables: write only the tables of all
-cases, which are too long for a page, into BUILD/benchmarks, a file for each records file.
+cases, which are too long for a page, into BUILD/benchmarks, a file for each card.
 """
 
 import json
@@ -54,7 +54,7 @@ into `build/benchmarks/CARD.md`, a file for each card: {files}.
 TABLES_HEAD = """\
 # All results: {name}
 
-`./dev bench --tables` writes this file from `tests/bench/records/{name}.jsonl`.
+`./dev bench --tables` writes this file from `tests/bench/records/{name}/`.
 
 - gpu_ops: bytes per second as a share of those of a device copy of as many bytes. A * marks a case
   in which the device had to wait for the host within the time that was measured (`host` in other
@@ -164,7 +164,7 @@ SHORTER = {"cpu_ops": by_op, "gpu_ops": by_case, "inference": inference_table.by
 
 
 def tables(name, rows):
-    """Returns Markdown of one records file: for each bench, a table for each of its runs."""
+    """Returns Markdown of one card's records: for each bench, a table for each of its runs."""
     runs = {}
     for row in rows:
         runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
@@ -190,9 +190,9 @@ def table(rows):
     return [*text, ""]
 
 
-def of_file(path, rows):
-    """Returns (Markdown, SVG) of one records file's summary, or None if nothing in it has a
-    peer."""
+def of_card(name, rows):
+    """Returns (Markdown, SVG) of the summary of one card's records, or None if nothing in them has
+    a peer."""
     single, groups = summary.singles(rows), summary.groups(rows)
     if not single and not groups:
         return None
@@ -203,46 +203,46 @@ def of_file(path, rows):
     about = textwrap.fill(about, 110, break_on_hyphens=False)
     text = [f"## {whose}\n", about + "\n"]
     text += summary.single_table(single) + summary.group_table(groups)
-    text.append(f"![Opdock compared with the fastest peers](benchmarks-{path.stem}.svg)\n")
+    text.append(f"![Opdock compared with the fastest peers](benchmarks-{name}.svg)\n")
     title = f"Opdock compared with the fastest peers: {whose.split(',')[0]}"
     return "\n".join(text), chart.ranges(title, summary.ranges(rows))
 
 
-def write_tables(files):
-    """Writes the tables of all cases of each records file into TABLES."""
+def write_tables(cards):
+    """Writes the tables of all cases of each card into TABLES."""
     TABLES.mkdir(parents=True, exist_ok=True)
-    for path in files:
-        written = TABLES / f"{path.stem}.md"
-        written.write_text(tables(path.stem, record.newest(record.read(path))))
+    for card in cards:
+        written = TABLES / f"{card.name}.md"
+        written.write_text(tables(card.name, record.newest(record.read(card))))
         print(written)
 
 
 def main():
-    files = sorted((HERE / "records").glob("*.jsonl"))
+    cards = sorted({file.parent for file in (HERE / "records").glob("*/*.jsonl")})
     if "--tables" in sys.argv[1:]:
-        write_tables(files)
+        write_tables(cards)
         return
     if "--check" not in sys.argv[1:]:
-        for path in files:
-            record.prune(path)
-    names = {row["name"] for path in files for row in record.read(path)}
+        for card in cards:
+            record.prune(card)
+    newest = {card.name: record.newest(record.read(card)) for card in cards}
+    names = {row["name"] for rows in newest.values() for row in rows}
     wanted = {name for row, peers in PEERS.items() for name in (row, *peers)}
     for _, _, _, rows in summary.SINGLE:
         wanted |= set(rows.values())
     if wanted - names:
         sys.exit(f"found no record of {sorted(wanted - names)}; rename it here as the bench does")
-    rows = {path: record.newest(record.read(path)) for path in files}
     written, summaries = {}, []
-    for path in files:
-        made = of_file(path, rows[path])
+    for name, rows in newest.items():
+        made = of_card(name, rows)
         if made:
             summaries.append(made[0])
-            written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = made[1]
-    names = ", ".join(f"`{path.stem}.md`" for path in files)
+            written[PAGE.with_name(f"benchmarks-{name}.svg")] = made[1]
+    names = ", ".join(f"`{name}.md`" for name in newest)
     written[PAGE] = HEAD.format(files=names, summary="\n".join(summaries).rstrip())
-    made = [inference_page.made(of_file) for of_file in rows.values()]
+    made = [inference_page.made(rows) for rows in newest.values()]
     written[DEEPSPEED] = marks.filled(DEEPSPEED, BEGIN, "\n".join(filter(None, made)))
-    times = bare.sentence([row for of_file in rows.values() for row in of_file])
+    times = bare.sentence([row for rows in newest.values() for row in rows])
     times = textwrap.fill(times, 110, break_on_hyphens=False, break_long_words=False)
     written[README] = marks.filled(README, BEGIN, times + "\n")
     for path, content in written.items():

@@ -12,28 +12,49 @@ import summary
 import table
 import timing
 
+WHERE = {"gpu": "a GPU", "cpu": "a", "cores": 2, "python": "3", "date": "2026-11-30"}
+WHERE |= {"driver": "1", "versions": {"deepspeed": "0", "torch": "2"}}
+
+
+def recorded(card, monkeypatch, commit, bench, *rows, date=WHERE["date"]):
+    monkeypatch.setattr(record, "environment", lambda: WHERE | {"commit": commit, "date": date})
+    record.append(card, bench, rows)
+
+
+def gpu_row(name, peer, rate):
+    return {"name": name, "peer": peer, "gb_per_s": rate}
+
 
 def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
-    file = tmp_path / "gpu.jsonl"
-    for commit, results in (("one", [{"name": "a"}, {"name": "b", "us": 1.5}]), ("two", [{}])):
-        monkeypatch.setattr(record, "environment", lambda commit=commit: {"commit": commit})
-        record.append(file, "ops", results)
-    assert record.read(file) == [
-        {"bench": "ops", "name": "a", "where": {"commit": "one"}},
-        {"bench": "ops", "name": "b", "us": 1.5, "where": {"commit": "one"}},
-        {"bench": "ops", "where": {"commit": "two"}},
+    recorded(tmp_path, monkeypatch, "one", "ops", {"name": "a"}, {"name": "b", "us": 1.5})
+    recorded(tmp_path, monkeypatch, "two", "ops", {})
+    assert record.read(tmp_path) == [
+        {"bench": "ops", "name": "a", "where": WHERE | {"commit": "one"}},
+        {"bench": "ops", "name": "b", "us": 1.5, "where": WHERE | {"commit": "one"}},
+        {"bench": "ops", "where": WHERE | {"commit": "two"}},
     ]
 
 
+def test_a_result_lies_in_the_file_of_its_month_and_months_are_read_in_order(tmp_path, monkeypatch):
+    card = tmp_path / "gpu"
+    dates = ["2027-01-01", "2026-11-30", "2026-12-01", "2026-12-31"]
+    for date in dates:
+        recorded(card, monkeypatch, "one", "ops", {"name": "a"}, date=date)
+    assert [row["where"]["date"] for row in record.read(card)] == sorted(dates)
+    months = {file.name: file.read_text().count("where") for file in card.iterdir()}
+    assert months == {"2026-11.jsonl": 1, "2026-12.jsonl": 2, "2027-01.jsonl": 1}
+
+
 def test_what_a_process_appends_in_turns_is_one_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "environment", lambda: {"commit": "one"})
-    file, other = tmp_path / "gpu.jsonl", tmp_path / "cpu.jsonl"
-    for path in (file, other, file):
-        record.append(path, "ops", [{"name": "a"}])
-    first, second = record.read(file)
+    gpu, cpu = tmp_path / "gpu", tmp_path / "cpu"
+    for card in (gpu, cpu, gpu):
+        recorded(card, monkeypatch, "one", "ops", {"name": "a"})
+    first, second = record.read(gpu)
+    (file,) = gpu.iterdir()
     assert first["where"] is second["where"] and file.read_text().count("where") == 1
     record._written.clear()  # simulates another process
-    record.append(file, "ops", [{"name": "a"}])
+    recorded(gpu, monkeypatch, "one", "ops", {"name": "b"})
+    record.prune(gpu)
     assert file.read_text().count("where") == 2
 
 
@@ -44,27 +65,24 @@ def test_a_case_that_has_the_copy_of_another_op_before_it_is_kept(tmp_path, monk
         for op, rate in (("copy", 100), ("loss", 90), ("copy", 50), ("gradient", 45))
         for peer in (["torch"] if op == "copy" else ["opdock", "torch"])
     ]
-    file = tmp_path / "gpu.jsonl"
-    recorded(file, monkeypatch, "one", "gpu_ops", *rows)
-    text = table.tables("gpu", record.newest(record.read(file)))
+    recorded(tmp_path, monkeypatch, "one", "gpu_ops", *rows)
+    text = table.tables("gpu", record.newest(record.read(tmp_path)))
     assert "| loss 8x8 x | 100 | 90.0% |" in text and "| gradient 8x8 x | 50 | 90.0% |" in text
 
 
 def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
     tmp_path, monkeypatch
 ):
-    file = tmp_path / "gpu.jsonl"
-
     def append(commit, bench, *names):
-        monkeypatch.setattr(record, "environment", lambda: {"commit": commit})
-        record.append(file, bench, [{"name": name, "peer": "opdock"} for name in names])
+        rows = [{"name": name, "peer": "opdock"} for name in names]
+        recorded(tmp_path, monkeypatch, commit, bench, *rows)
 
     append("one", "gpu_ops", "copy 1x2", "softmax 1x2")
     append("two", "gpu_ops", "copy 1x2", "softmax 1x2", "norm 1x2")
     append("three", "gemm", "norm 1x2")
     append("four", "gpu_ops", "copy 1x2", "softmax 1x2")
-    record.prune(file)
-    found = [(row["where"]["commit"], row["name"]) for row in record.read(file)]
+    record.prune(tmp_path)
+    found = [(row["where"]["commit"], row["name"]) for row in record.read(tmp_path)]
     assert found == [
         ("two", "copy 1x2"),
         ("two", "norm 1x2"),
@@ -72,43 +90,37 @@ def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
         ("four", "copy 1x2"),
         ("four", "softmax 1x2"),
     ]
+    (file,) = tmp_path.iterdir()
     before = file.read_text()
-    record.prune(file)
+    record.prune(tmp_path)
     assert file.read_text() == before
+
+
+def test_another_month_replaces_a_result_on_the_pages_and_not_in_its_file(tmp_path, monkeypatch):
+    rows = [gpu_row("copy 1x2", "torch", 100), gpu_row("softmax 1x2", "opdock", 40)]
+    for commit, date in (("one", "2026-11-30"), ("two", "2026-12-01")):
+        recorded(tmp_path, monkeypatch, commit, "gpu_ops", *rows, date=date)
+    all_rows = record.read(tmp_path)
+    record.prune(tmp_path)
+    assert record.read(tmp_path) == all_rows
+    assert record.newest(all_rows) == all_rows[2:]
 
 
 def test_a_case_is_shown_beside_the_copy_of_its_own_run(tmp_path, monkeypatch):
     """This also holds where a later run has measured the copy again, for another op."""
-    file = tmp_path / "gpu.jsonl"
-    where = {"gpu": None, "cpu": "a", "cores": 1, "python": "3", "versions": {}, "date": "today"}
     for commit, copy, op in (("one", 100, "softmax"), ("two", 50, "norm")):
-        monkeypatch.setattr(record, "environment", lambda commit=commit: where | {"commit": commit})
         rates = {"copy 1x2": copy, f"{op} 1x2": 40}
-        rows = [{"name": name, "peer": "opdock", "gb_per_s": rates[name]} for name in rates]
-        record.append(file, "gpu_ops", rows)
-    text = table.tables("gpu", record.newest(record.read(file)))
+        rows = [gpu_row(name, "opdock", rate) for name, rate in rates.items()]
+        recorded(tmp_path, monkeypatch, commit, "gpu_ops", *rows)
+    text = table.tables("gpu", record.newest(record.read(tmp_path)))
     assert "| softmax 1x2 | 100 | 40.0% |" in text
     assert "| norm 1x2 | 50 | 80.0% |" in text
 
 
-WHERE = {"gpu": "a GPU", "cpu": "a", "cores": 2, "python": "3", "date": "today"}
-WHERE |= {"driver": "1", "versions": {"deepspeed": "0", "torch": "2"}}
-
-
-def recorded(file, monkeypatch, commit, bench, *rows):
-    monkeypatch.setattr(record, "environment", lambda: WHERE | {"commit": commit})
-    record.append(file, bench, rows)
-
-
-def gpu_row(name, peer, rate):
-    return {"name": name, "peer": peer, "gb_per_s": rate}
-
-
 def test_the_summary_has_the_fastest_peer_of_each_case_and_the_worst_case(tmp_path, monkeypatch):
-    file = tmp_path / "gpu.jsonl"
     first, second = [f"{{}} {shape} float32" for shape in ("8x8", "9x9")]
     recorded(
-        file, monkeypatch, "one", "gpu_ops",
+        tmp_path, monkeypatch, "one", "gpu_ops",
         gpu_row(first.format("copy"), "torch", 100),
         gpu_row(first.format("softmax"), "opdock", 90),
         gpu_row(first.format("softmax"), "torch", 30),
@@ -118,7 +130,7 @@ def test_the_summary_has_the_fastest_peer_of_each_case_and_the_worst_case(tmp_pa
         gpu_row(second.format("softmax"), "quack", 125),
         gpu_row(second.format("softmax"), "DeepSpeed", 400),  # it did no work
     )  # fmt: skip
-    found = summary.groups(record.newest(record.read(file)))
+    found = summary.groups(record.newest(record.read(tmp_path)))
     assert {what: [(c.fastest, c.ratio) for c in cases] for what, cases in found.items()} == {
         "softmax": [("Liger", 2.0), ("quack", 0.8)]
     }
@@ -127,19 +139,20 @@ def test_the_summary_has_the_fastest_peer_of_each_case_and_the_worst_case(tmp_pa
 
 
 def test_peers_of_another_run_count_beside_their_own_copy_or_not_at_all(tmp_path, monkeypatch):
-    file = tmp_path / "gpu.jsonl"
     copy, softmax = "copy 8x8 float32", "softmax 8x8 float32"
     recorded(
-        file, monkeypatch, "one", "gpu_ops", gpu_row(copy, "torch", 100),
+        tmp_path, monkeypatch, "one", "gpu_ops", gpu_row(copy, "torch", 100),
         gpu_row(softmax, "quack", 50),
     )  # fmt: skip
     recorded(
-        file, monkeypatch, "two", "gpu_ops", gpu_row(copy, "torch", 200),
+        tmp_path, monkeypatch, "two", "gpu_ops", gpu_row(copy, "torch", 200),
         gpu_row(softmax, "opdock", 200),
     )  # fmt: skip
     for whose, us in (("torch", 1.0), ("opdock", 2.0)):
-        recorded(file, monkeypatch, whose, "gemm", {"name": "a b 1x1x1 x", "peer": whose, "us": us})
-    rows = record.newest(record.read(file))
+        recorded(
+            tmp_path, monkeypatch, whose, "gemm", {"name": "a b 1x1x1 x", "peer": whose, "us": us}
+        )
+    rows = record.newest(record.read(tmp_path))
     assert [case.ratio for case in summary.groups(rows)["softmax"]] == [2.0]
     assert list(summary.groups(rows)) == ["softmax"] and summary.apart(rows) == 1
 
@@ -156,9 +169,8 @@ def call(name, whose, us, right=True, found="20.0% of the elements are wrong"):
 
 
 def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
-    file = tmp_path / "gpu.jsonl"
     recorded(
-        file, monkeypatch, "one", "inference",
+        tmp_path, monkeypatch, "one", "inference",
         call("softmax 1x1 fp16", "opdock", 1.0), call("softmax 1x1 fp16", "DeepSpeed", 2.0),
         call("rms_norm 1x1 fp16", "opdock", 1.05), call("rms_norm 1x1 fp16", "DeepSpeed", 1.0),
         call("rms_norm 1x2 fp16", "opdock", 1.01), call("rms_norm 1x2 fp16", "DeepSpeed", 1.0),
@@ -167,7 +179,7 @@ def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
         call("mlp_gemm 1x1 tf32", "opdock", 1.0), call("mlp_gemm 1x1 tf32", "DeepSpeed", 1.1),
         call("bias_add 1x1 fp32", "opdock", 1.0),
     )  # fmt: skip
-    text = inference_page.made(record.newest(record.read(file)))
+    text = inference_page.made(record.newest(record.read(tmp_path)))
     lines = [line for line in text.splitlines() if line.startswith("|")][2:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
         [inference_page.WITHIN, "", "3", "2", "1", "1.05 (`rms_norm 1x1 fp16`)"],
@@ -188,14 +200,13 @@ def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
 
 
 def test_the_worst_case_on_the_cpu_is_named(tmp_path, monkeypatch):
-    file = tmp_path / "cpu.jsonl"
     rows = [
         {"name": f"{op} 8x8 float32, 1 thread", "opdock_us": 1, "torch_us": r}
         | {"torch_over_opdock": r}
         for op, r in (("norm", 1.5), ("silu", 0.7456), ("add", 0.9876))
     ]
-    recorded(file, monkeypatch, "one", "cpu_ops", *rows)
-    text = " ".join(table.tables("cpu", record.read(file)).split())
+    recorded(tmp_path, monkeypatch, "one", "cpu_ops", *rows)
+    text = " ".join(table.tables("cpu", record.read(tmp_path)).split())
     assert (
         "Torch is faster in 2 of 3 cases: its time is 0.75 to 0.988 of Opdock's, the lowest for "
         "silu 8x8 float32, 1 thread." in text
@@ -215,12 +226,12 @@ def test_a_figure_that_is_typed_is_noticed(page, tmp_path, monkeypatch):
         table.main()
 
 
-def test_the_tables_of_all_cases_are_written_for_each_records_file(tmp_path, monkeypatch):
+def test_the_tables_of_all_cases_are_written_for_each_card(tmp_path, monkeypatch):
     """The page has only the summary."""
     monkeypatch.setattr(table, "TABLES", tmp_path / "benchmarks")
     monkeypatch.setattr(table.sys, "argv", ["table.py", "--tables"])
     table.main()
-    names = {path.stem for path in (table.HERE / "records").glob("*.jsonl")}
+    names = {card.name for card in (table.HERE / "records").iterdir()}
     assert {path.stem for path in (tmp_path / "benchmarks").iterdir()} == names
     for name in names:
         text = (tmp_path / "benchmarks" / f"{name}.md").read_text()
@@ -233,11 +244,10 @@ def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
         f"== {command}\nmuch\n== status 0 after {seconds} s, {3 * seconds} CPU s: {command}\n"
         for command, seconds in (("./dev demo", 130), ("./dev test", 700), ("./dev demo", 9))
     )
-    file = tmp_path / "cores.jsonl"
     assert "has not been recorded" in bare.sentence([])
     assert len(bare.results(log.replace("0 after 700", "1 after 700"))) == 1
-    recorded(file, monkeypatch, "one", "bare", *bare.results(log))
-    said = bare.sentence(record.read(file))
+    recorded(tmp_path, monkeypatch, "one", "bare", *bare.results(log))
+    said = bare.sentence(record.read(tmp_path))
     assert "demo` took 2.2 minutes" in said and "test` 12 minutes" in said
     assert "second `./dev demo` 9 seconds" in said
 
