@@ -19,13 +19,6 @@ std::string quoted(const char* name) {
   return "\"" + std::string(name) + "\"";
 }
 
-// FNV-1a, because names are short and few.
-uint64_t hash(std::string_view text) {
-  uint64_t value = 14695981039346656037u;
-  for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  return value;
-}
-
 }  // namespace
 
 bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* rows,
@@ -91,29 +84,18 @@ Kernels::Kernels(opdock_device device, const std::vector<std::string>& names,
 void Kernels::index(const std::vector<std::pair<const char*, const char*>>& pairs) {
   count_ = pairs.size();
   entries_ = std::make_unique<Entry[]>(count_);
-  size_t capacity = 4;
-  while (capacity < 2 * count_) capacity *= 2;
-  slots_.assign(capacity, 0);
   for (size_t i = 0; i < count_; ++i) {
     entries_[i].source_name = pairs[i].first;
     entries_[i].image_name = pairs[i].second;
     entries_[i].kernel.device = device_;
     entries_[i].kernel.image_name = pairs[i].second;
-    size_t slot = hash(entries_[i].source_name) & (capacity - 1);
-    while (slots_[slot] != 0) slot = (slot + 1) & (capacity - 1);
-    slots_[slot] = static_cast<uint32_t>(i + 1);
+    by_name_.try_emplace(pairs[i].first, &entries_[i]);
   }
 }
 
 Kernels::Entry* Kernels::lookup(std::string_view name) const {
-  if (slots_.empty()) return nullptr;
-  size_t slot = hash(name) & (slots_.size() - 1);
-  while (slots_[slot] != 0) {
-    Entry& entry = entries_[slots_[slot] - 1];
-    if (entry.source_name == name) return &entry;
-    slot = (slot + 1) & (slots_.size() - 1);
-  }
-  return nullptr;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 bool Kernels::is_settled(std::string_view name) const {

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -117,14 +118,12 @@ class Kernels {
   std::string ptx_;  // copy with a NUL at its end, which the driver requires of PTX
   std::unique_ptr<Entry[]> entries_;
   size_t count_ = 0;
+  std::unordered_map<std::string_view, Entry*> by_name_;
   struct Numbered {
     const char* name;
     Entry* entry;  // NULL: the image has no such kernel
   };
   std::vector<Numbered> numbered_;
-  // Hash table with open addressing; its size is a power of two. A slot holds an entry's index + 1,
-  // or 0.
-  std::vector<uint32_t> slots_;
   std::mutex mutex_;
   ModuleHandle module_ = nullptr;
   std::shared_ptr<const void> owner_;
