@@ -10,8 +10,8 @@ namespace opdock {
 const std::vector<CodeInfo>& all_codes() {
   const NoFork no_fork;
   static const std::vector<CodeInfo> codes = {
-#define OPDOCK_CODE(id, name, stage, severity, meaning, cause, advice) \
-  {Code::k##id, name, stage, Severity::severity, meaning, cause, advice},
+#define OPDOCK_CODE(id, name, stage, severity, ...) \
+  {Code::k##id, name, stage, Severity::severity, __VA_ARGS__},
 #include "base/codes.def"
 #undef OPDOCK_CODE
   };

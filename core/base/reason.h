@@ -12,7 +12,7 @@ namespace opdock {
 
 // Every reason code. Their kebab-case names are stable; codes.def lists them with their texts.
 enum class Code {
-#define OPDOCK_CODE(id, name, stage, severity, meaning, cause, advice) k##id,
+#define OPDOCK_CODE(id, ...) k##id,
 #include "base/codes.def"
 #undef OPDOCK_CODE
 };
@@ -28,6 +28,8 @@ struct CodeInfo {
   std::string_view meaning;
   std::string_view cause;
   std::string_view advice;  // used unless the code that found the problem has more precise advice
+  // How a reason reads, such as "there is {found}"; empty: "found {found}, wanted {wanted}".
+  std::string_view sentence = {};
 };
 
 // All codes, in the order of codes.def.

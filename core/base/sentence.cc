@@ -6,95 +6,6 @@
 namespace opdock {
 namespace {
 
-// Returns the template of a code's sentence, in which {found} and {wanted} stand for the reason's
-// fields. NULL means "found {found}, wanted {wanted}", for two things that can be compared.
-const char* form_of(Code code) {
-  switch (code) {
-    // For these, `found` is already a complete statement.
-    case Code::kPathMissing:
-    case Code::kPathUnreadable:
-    case Code::kLinkBroken:
-    case Code::kDuplicatePlugin:
-    case Code::kSuperseded:
-    case Code::kUntrustedWritable:
-    case Code::kFileChanged:
-    case Code::kEntryMissing:
-    case Code::kLibraryMissing:
-    case Code::kNoDriver:
-    case Code::kNoGpu:
-    case Code::kNoKernels:
-    case Code::kDriverFailed:
-    case Code::kLoadFailed:
-    case Code::kCacheDamaged:
-    case Code::kCacheWrite:
-    case Code::kCacheLock:
-    case Code::kJitPolicy:
-    case Code::kJitNoCompiler:
-    case Code::kJitSource:
-    case Code::kJitKernel:
-    case Code::kJitFailed:
-    case Code::kJitWorker:
-    case Code::kJitImage:
-    case Code::kJitKeep:
-    case Code::kBuildPolicy:
-    case Code::kBuildUntrusted:
-    case Code::kBuildSource:
-    case Code::kBuildIncomplete:
-    case Code::kBuildNoCompiler:
-    case Code::kBuildNoMeson:
-    case Code::kBuildNoNinja:
-    case Code::kBuildNoNvcc:
-    case Code::kBuildNoHipcc:
-    case Code::kBuildNoPkgConfig:
-    case Code::kBuildHeaderMissing:
-    case Code::kBuildMemory:
-    case Code::kBuildCompilerCrash:
-    case Code::kBuildFailed:
-    case Code::kBuildTimeout:
-    case Code::kBuildResult:
-    case Code::kBuildRemembered:
-    case Code::kSourceChanged:
-    case Code::kArchPtx:
-    case Code::kReferenceMissing:
-    case Code::kReferenceUnusable:
-    case Code::kReferencePolicy:
-      return "{found}";
-    case Code::kManifestInvalid:
-      return "{found}, wanted {wanted}";
-    case Code::kCacheUnusable:
-    case Code::kCacheArchive:
-      return "found {found}";
-    case Code::kDuplicateFile:
-      return "it is {found}";
-    case Code::kVariableIgnored:
-      return "{found} is ignored";
-    case Code::kLibraryUnknown:
-      return "{found}, and the plugin needs {wanted}";
-    case Code::kSymbolsUnresolved:
-      return "no library that the file needs defines {found}";
-    case Code::kDeviceNotServed:
-      return "it is {found}, not for {wanted}";
-    case Code::kInitFailed:
-      return "init gave {found}";
-    case Code::kBuildPrivileged:
-      return "{found} builds and compiles nothing";
-    case Code::kBuildDevNull:
-      return "there is {found}";
-    case Code::kBuildWaited:
-      return "there were {found}";
-    case Code::kLeftByFork:
-      return "there was {found}: {wanted}";
-    case Code::kCancelled:
-      return "there was {found}";
-    case Code::kArchKnown:
-      return "{found} is here now";
-    case Code::kReferenceRunner:
-      return "this is {found}";
-    default:
-      return nullptr;
-  }
-}
-
 std::string replaced(std::string text, std::string_view mark, std::string_view value) {
   if (const size_t at = text.find(mark); at != text.npos) text.replace(at, mark.size(), value);
   return text;
@@ -111,8 +22,7 @@ std::string as_sentence(std::string text) {
 }  // namespace
 
 std::string sentence(const Reason& reason) {
-  const char* const own = form_of(reason.code);
-  std::string form = own == nullptr ? "" : own;
+  std::string form(info(reason.code).sentence);
   if (form.empty()) {
     const bool has_lines = reason.found.find('\n') != reason.found.npos;
     form = has_lines ? "{found}" : "found {found}";

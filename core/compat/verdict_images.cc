@@ -67,8 +67,7 @@ Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, cons
       return make_reason(code, join(names) + " without its architecture", what_runs_on(gpu));
     default: {
       Reason reason = make_reason(code, join(names), what_runs_on(gpu));
-      reason.advice = "build it for " + gpu.arch;
-      if (code == Code::kFeatureFlags) reason.advice = "build it without the feature flag";
+      if (code != Code::kFeatureFlags) reason.advice = "build it for " + gpu.arch;
       return reason;
     }
   }

@@ -92,6 +92,8 @@ TEST(Codes, AreKebabCaseUniqueAndExplained) {
     EXPECT_EQ(stages.count(code.stage), 1u) << code.name;
     EXPECT_FALSE(code.meaning.empty() || code.cause.empty() || code.advice.empty()) << code.name;
     EXPECT_EQ(code.meaning.back(), '.') << code.name;
+    EXPECT_TRUE(code.sentence.empty() || code.sentence.find("{found}") != code.sentence.npos)
+        << code.name << ": " << code.sentence;
     EXPECT_EQ(&info(code.code), &code);
   }
   EXPECT_GE(names.size(), 60u);
