@@ -87,22 +87,26 @@ Key key_of(const Product& p, uint32_t flags, uint64_t workspace) {
   return key;
 }
 
-int type_of(int element) {
+bool is_ok(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS;
+}
+
+cudaDataType_t type_of(int element) {
   switch (element) {
     case kFloat16:
-      return kR16F;
+      return CUDA_R_16F;
     case kBfloat16:
-      return kR16BF;
+      return CUDA_R_16BF;
     case kInt8:
-      return kR8I;
+      return CUDA_R_8I;
     case kInt32:
-      return kR32I;
+      return CUDA_R_32I;
     case kE4m3:
-      return kR8FE4M3;
+      return CUDA_R_8F_E4M3;
     case kE5m2:
-      return kR8FE5M2;
+      return CUDA_R_8F_E5M2;
     default:
-      return kR32F;
+      return CUDA_R_32F;
   }
 }
 
@@ -114,22 +118,23 @@ class LtPlan {
   explicit LtPlan(const Api& api) : api_(api) {}
   ~LtPlan() {
     if (desc_ != nullptr) api_.cublasLtMatmulDescDestroy(desc_);
-    for (LtLayout layout : layouts_)
+    for (cublasLtMatrixLayout_t layout : layouts_)
       if (layout != nullptr) api_.cublasLtMatrixLayoutDestroy(layout);
   }
   LtPlan(const LtPlan&) = delete;
   LtPlan& operator=(const LtPlan&) = delete;
 
   // A plan that cannot be used is kept, too; `result` says why.
-  void make(Handle handle, const Product& p, const Key& key) {
+  void make(cublasLtHandle_t handle, const Product& p, const Key& key) {
     result = describe(p, key);
-    if (result == kSuccess) result = choose(handle, key);
+    if (is_ok(result)) result = choose(handle, key);
   }
 
   // Only the addresses come from the call; everything else is in the descriptors.
-  Result enqueue(Handle handle, const Product& p, void* workspace, LtStream stream) {
-    Result done = set_addresses(p);
-    if (done != kSuccess) return done;
+  cublasStatus_t enqueue(cublasLtHandle_t handle, const Product& p, void* workspace,
+                         cudaStream_t stream) {
+    cublasStatus_t done = set_addresses(p);
+    if (!is_ok(done)) return done;
     const bool integers = is_integer(p);
     const int32_t one = 1, zero = 0;
     const void* const alpha = integers ? static_cast<const void*>(&one) : &p.finish.alpha;
@@ -140,108 +145,115 @@ class LtPlan {
                                &algo_, workspace, workspace_bytes, stream);
   }
 
-  Result result = kSuccess;
+  cublasStatus_t result = CUBLAS_STATUS_SUCCESS;
   size_t workspace_bytes = 0;
 
  private:
   enum { kA, kB, kC, kD };
 
   template <class T>
-  Result set(int attribute, const T& value) {
+  cublasStatus_t set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     return api_.cublasLtMatmulDescSetAttribute(desc_, attribute, &value, sizeof value);
   }
-  Result set_addresses(const Product& p) {
-    Result done = kSuccess;
-    if (p.finish.bias_element != kNoElement) done = set(kBiasPointer, p.finish.bias);
-    if (done == kSuccess && p.b.scale != nullptr) done = set(kAScalePointer, p.b.scale);
-    if (done == kSuccess && p.a.scale != nullptr) done = set(kBScalePointer, p.a.scale);
-    if (done == kSuccess && p.d.scale != nullptr) done = set(kDScalePointer, p.d.scale);
+  cublasStatus_t set_addresses(const Product& p) {
+    cublasStatus_t done = CUBLAS_STATUS_SUCCESS;
+    if (p.finish.bias_element != kNoElement)
+      done = set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.finish.bias);
+    if (is_ok(done) && p.b.scale != nullptr)
+      done = set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b.scale);
+    if (is_ok(done) && p.a.scale != nullptr)
+      done = set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a.scale);
+    if (is_ok(done) && p.d.scale != nullptr)
+      done = set(CUBLASLT_MATMUL_DESC_D_SCALE_POINTER, p.d.scale);
     return done;
   }
   // rows, columns: of the matrix in the product; a transposed matrix is stored with the two
   // swapped.
-  Result add(int which, const Operand& x, int64_t rows, int64_t columns, int64_t batch) {
+  cublasStatus_t add(int which, const Operand& x, int64_t rows, int64_t columns, int64_t batch) {
     if (x.transposed) std::swap(rows, columns);
-    Result done = api_.cublasLtMatrixLayoutCreate(&layouts_[which], type_of(x.element),
-                                                  static_cast<uint64_t>(columns),
-                                                  static_cast<uint64_t>(rows), stride_of(x));
-    if (done != kSuccess || batch == 1) return done;
+    cublasStatus_t done = api_.cublasLtMatrixLayoutCreate(
+        &layouts_[which], type_of(x.element), static_cast<uint64_t>(columns),
+        static_cast<uint64_t>(rows), stride_of(x));
+    if (!is_ok(done) || batch == 1) return done;
     const int32_t count = static_cast<int32_t>(batch);
-    done =
-        api_.cublasLtMatrixLayoutSetAttribute(layouts_[which], kBatchCount, &count, sizeof count);
+    done = api_.cublasLtMatrixLayoutSetAttribute(
+        layouts_[which], CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     const int64_t offset = x.batch_stride;
-    if (done == kSuccess)
-      done = api_.cublasLtMatrixLayoutSetAttribute(layouts_[which], kStridedBatchOffset, &offset,
-                                                   sizeof offset);
+    if (is_ok(done))
+      done = api_.cublasLtMatrixLayoutSetAttribute(
+          layouts_[which], CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof offset);
     return done;
   }
 
-  Result describe(const Product& p, const Key& key) {
+  cublasStatus_t describe(const Product& p, const Key& key) {
     const bool integers = is_integer(p);
     const bool tf32 = p.a.element == kFloat32 && (key.flags & OPDOCK_GEMM_TF32) != 0;
-    Result done = api_.cublasLtMatmulDescCreate(&desc_,
-                                                integers ? kCompute32I
-                                                : tf32   ? kCompute32FFastTf32
-                                                         : kCompute32F,
-                                                integers ? kR32I : kR32F);
-    if (done == kSuccess) done = set(kTransA, p.b.transposed ? kOpT : kOpN);
-    if (done == kSuccess) done = set(kTransB, p.a.transposed ? kOpT : kOpN);
-    uint32_t epilogue = p.finish.bias_element == kNoElement ? 0 : kEpilogueBias;
-    if (p.finish.activation == kGeluTanh) epilogue |= kEpilogueGelu;
-    if (done == kSuccess && epilogue != 0) done = set(kEpilogue, epilogue);
-    if (done == kSuccess) done = set_addresses(p);
-    if (done == kSuccess) done = add(kA, p.a, p.m, p.k, p.batch);
-    if (done == kSuccess) done = add(kB, p.b, p.k, p.n, p.batch);
-    if (done == kSuccess) done = add(kD, p.d, p.m, p.n, p.batch);
+    cublasStatus_t done = api_.cublasLtMatmulDescCreate(&desc_,
+                                                        integers ? CUBLAS_COMPUTE_32I
+                                                        : tf32   ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                 : CUBLAS_COMPUTE_32F,
+                                                        integers ? CUDA_R_32I : CUDA_R_32F);
+    if (is_ok(done))
+      done = set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (is_ok(done))
+      done = set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    uint32_t epilogue = 0;
+    if (p.finish.bias_element != kNoElement) epilogue |= CUBLASLT_EPILOGUE_BIAS;
+    if (p.finish.activation == kGeluTanh) epilogue |= CUBLASLT_EPILOGUE_GELU;
+    if (is_ok(done) && epilogue != 0) done = set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (is_ok(done)) done = set_addresses(p);
+    if (is_ok(done)) done = add(kA, p.a, p.m, p.k, p.batch);
+    if (is_ok(done)) done = add(kB, p.b, p.k, p.n, p.batch);
+    if (is_ok(done)) done = add(kD, p.d, p.m, p.n, p.batch);
     Operand c = has_c(p) ? p.finish.c : p.d;
     if (!has_c(p) && (c.element == kE4m3 || c.element == kE5m2)) c.element = kBfloat16;
-    if (done == kSuccess) done = add(kC, c, p.m, p.n, p.batch);
+    if (is_ok(done)) done = add(kC, c, p.m, p.n, p.batch);
     return done;
   }
 
-  Result choose(Handle handle, const Key& key) {
-    Preference preference = nullptr;
-    Result done = api_.cublasLtMatmulPreferenceCreate(&preference);
-    if (done != kSuccess) return done;
-    const auto prefer = [&](int attribute, auto value) {
-      if (done == kSuccess)
+  cublasStatus_t choose(cublasLtHandle_t handle, const Key& key) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    cublasStatus_t done = api_.cublasLtMatmulPreferenceCreate(&preference);
+    if (!is_ok(done)) return done;
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      if (is_ok(done))
         done =
             api_.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value);
     };
-    prefer(kMaxWorkspaceBytes, key.most_workspace);
-    prefer(kMinAlignmentABytes, uint32_t{key.alignments[1]});
-    prefer(kMinAlignmentBBytes, uint32_t{key.alignments[0]});
-    prefer(kMinAlignmentCBytes, uint32_t{key.alignments[key.has_c ? 2 : 3]});
-    prefer(kMinAlignmentDBytes, uint32_t{key.alignments[3]});
-    prefer(kReductionSchemeMask, kReductionInFloat);
-    HeuristicResult best{};
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, key.most_workspace);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t{key.alignments[1]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t{key.alignments[0]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t{key.alignments[key.has_c ? 2 : 3]});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t{key.alignments[3]});
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
-    if (done == kSuccess)
+    if (is_ok(done))
       done = api_.cublasLtMatmulAlgoGetHeuristic(handle, desc_, layouts_[kB], layouts_[kA],
                                                  layouts_[kC], layouts_[kD], preference, 1, &best,
                                                  &found);
     api_.cublasLtMatmulPreferenceDestroy(preference);
-    if (done != kSuccess) return done;
+    if (!is_ok(done)) return done;
     // An algorithm that needs more workspace than offered would write beyond the end of it.
-    const bool is_usable = best.state == kSuccess && best.workspace_bytes <= key.most_workspace;
-    if (found < 1 || !is_usable) return kNotSupported;
+    const bool is_usable = is_ok(best.state) && best.workspaceSize <= key.most_workspace;
+    if (found < 1 || !is_usable) return CUBLAS_STATUS_NOT_SUPPORTED;
     algo_ = best.algo;
-    workspace_bytes = best.workspace_bytes;
-    return kSuccess;
+    workspace_bytes = best.workspaceSize;
+    return CUBLAS_STATUS_SUCCESS;
   }
 
   const Api& api_;
-  Desc desc_ = nullptr;
-  std::array<LtLayout, 4> layouts_{};
-  Algo algo_{};
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  std::array<cublasLtMatrixLayout_t, 4> layouts_{};
+  cublasLtMatmulAlgo_t algo_{};
 };
 
 // A library handle for a device, used by one thread at a time, with the plans made for it.
 class LtState {
  public:
-  LtState(const Api& api, Handle handle) : api_(api), handle_(handle) {}
+  LtState(const Api& api, cublasLtHandle_t handle) : api_(api), handle_(handle) {}
   const Api& api() const { return api_; }
-  Handle handle() const { return handle_; }
+  cublasLtHandle_t handle() const { return handle_; }
 
   LtPlan* find(const Key& key) const {
     const auto known = plans_.find(key);
@@ -257,11 +269,11 @@ class LtState {
 
  private:
   const Api& api_;
-  Handle handle_;
+  cublasLtHandle_t handle_;
   std::unordered_map<Key, std::unique_ptr<LtPlan>, KeyHash> plans_;
 };
 
-std::string name_of(const Api& api, Result result) {
+std::string name_of(const Api& api, cublasStatus_t result) {
   const char* const name = api.cublasLtGetStatusName(result);
   return (name == nullptr ? "an unknown status" : name) + (" (" + std::to_string(result) + ")");
 }
@@ -273,11 +285,11 @@ LtState* lt_state(GpuCall* gpu, Reason* why) {
   if (api == nullptr) return nullptr;
   if (slot = ThreadStates<LtState>::take_left(gpu->call()->device.index); slot != nullptr)
     return slot;
-  Handle handle = nullptr;
-  if (const Result made = api->cublasLtCreate(&handle); made != kSuccess) {
+  cublasLtHandle_t handle = nullptr;
+  if (const cublasStatus_t made = api->cublasLtCreate(&handle); !is_ok(made)) {
     *why = make_reason(Code::kGemmLibraryUnfit, "cublasLtCreate: " + name_of(*api, made),
                        "a cuBLASLt that works with this GPU and driver");
-    if (made != kAllocFailed) give_up();
+    if (made != CUBLAS_STATUS_ALLOC_FAILED) give_up();
     return nullptr;
   }
   return slot = new LtState(*api, handle);
@@ -285,8 +297,9 @@ LtState* lt_state(GpuCall* gpu, Reason* why) {
 
 // Returns whether the result means that the library does not support such products. Any other
 // result is a failure.
-bool declines(Result result) {
-  return result == kNotSupported || result == kInvalidValue || result == kArchMismatch;
+bool declines(cublasStatus_t result) {
+  return result == CUBLAS_STATUS_NOT_SUPPORTED || result == CUBLAS_STATUS_INVALID_VALUE ||
+         result == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 }  // namespace
@@ -308,11 +321,11 @@ Done run_cublaslt(GpuCall* gpu, const Product& p, uint32_t flags, void* workspac
   if (state == nullptr) return Done::kDeclined;
   const opdock_call* const call = gpu->call();
   LtPlan* plan = state->plan(key_of(p, flags, most_workspace(*call->facts)), p);
-  if (plan->result == kSuccess && plan->workspace_bytes > workspace_bytes)
+  if (is_ok(plan->result) && plan->workspace_bytes > workspace_bytes)
     plan = state->plan(key_of(p, flags, workspace_bytes), p);
-  Result result = plan->result;
-  if (result == kSuccess) result = plan->enqueue(state->handle(), p, workspace, call->stream);
-  if (result == kSuccess) return Done::kDone;
+  cublasStatus_t result = plan->result;
+  if (is_ok(result)) result = plan->enqueue(state->handle(), p, workspace, call->stream);
+  if (is_ok(result)) return Done::kDone;
   const std::string found = "cublasLtMatmul: " + name_of(state->api(), result);
   if (declines(result)) {
     plan->result = result;

@@ -1,5 +1,6 @@
 // The part of cuBLASLt that Opdock uses, declared here so that building needs no toolkit. Names and
-// values are from the cuBLAS reference; tests/gemm compares them with NVIDIA's header.
+// values are those of the cuBLAS reference, so that it can be searched for them; tests/gemm
+// compares them with NVIDIA's header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,101 +9,114 @@
 
 namespace opdock::cublaslt {
 
-using Result = int;  // cublasStatus_t
-using Handle = void*;
-using Desc = void*;        // cublasLtMatmulDesc_t
-using LtLayout = void*;    // cublasLtMatrixLayout_t
-using Preference = void*;  // cublasLtMatmulPreference_t
-using LtStream = void*;    // cudaStream_t, which is a CUstream
+using cublasLtHandle_t = void*;
+using cublasLtMatmulDesc_t = void*;
+using cublasLtMatrixLayout_t = void*;
+using cublasLtMatmulPreference_t = void*;
+using cudaStream_t = void*;  // a CUstream
 
-inline constexpr Result kSuccess = 0;        // CUBLAS_STATUS_…
-inline constexpr Result kAllocFailed = 3;    // …ALLOC_FAILED
-inline constexpr Result kInvalidValue = 7;   // …INVALID_VALUE
-inline constexpr Result kArchMismatch = 8;   // …ARCH_MISMATCH
-inline constexpr Result kNotSupported = 15;  // …NOT_SUPPORTED
+enum cublasStatus_t : int {
+  CUBLAS_STATUS_SUCCESS = 0,
+  CUBLAS_STATUS_ALLOC_FAILED = 3,
+  CUBLAS_STATUS_INVALID_VALUE = 7,
+  CUBLAS_STATUS_ARCH_MISMATCH = 8,
+  CUBLAS_STATUS_NOT_SUPPORTED = 15,
+};
 
-// cudaDataType_t
-inline constexpr int kR32F = 0;
-inline constexpr int kR16F = 2;
-inline constexpr int kR8I = 3;
-inline constexpr int kR32I = 10;
-inline constexpr int kR16BF = 14;
-inline constexpr int kR8FE4M3 = 28;
-inline constexpr int kR8FE5M2 = 29;
+enum cudaDataType_t : int {
+  CUDA_R_32F = 0,
+  CUDA_R_16F = 2,
+  CUDA_R_8I = 3,
+  CUDA_R_32I = 10,
+  CUDA_R_16BF = 14,
+  CUDA_R_8F_E4M3 = 28,
+  CUDA_R_8F_E5M2 = 29,
+};
 
-// cublasComputeType_t
-inline constexpr int kCompute32F = 68;
-inline constexpr int kCompute32I = 72;
-inline constexpr int kCompute32FFastTf32 = 77;
+enum cublasComputeType_t : int {
+  CUBLAS_COMPUTE_32F = 68,
+  CUBLAS_COMPUTE_32I = 72,
+  CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+};
 
-// cublasOperation_t
-inline constexpr int32_t kOpN = 0;
-inline constexpr int32_t kOpT = 1;
+enum cublasOperation_t : int32_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 
-// cublasLtMatmulDescAttributes_t, CUBLASLT_MATMUL_DESC_…
-inline constexpr int kTransA = 3;
-inline constexpr int kTransB = 4;
-inline constexpr int kEpilogue = 7;
-inline constexpr int kBiasPointer = 8;
-inline constexpr int kAScalePointer = 17;
-inline constexpr int kBScalePointer = 18;
-inline constexpr int kDScalePointer = 20;
+enum cublasLtMatmulDescAttributes_t : int {
+  CUBLASLT_MATMUL_DESC_TRANSA = 3,
+  CUBLASLT_MATMUL_DESC_TRANSB = 4,
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
+  CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
+  CUBLASLT_MATMUL_DESC_D_SCALE_POINTER = 20,
+};
 
-// cublasLtEpilogue_t
-inline constexpr uint32_t kEpilogueDefault = 1;
-inline constexpr uint32_t kEpilogueBias = 4;
-inline constexpr uint32_t kEpilogueGelu = 32;  // tanh approximation
+enum cublasLtEpilogue_t : uint32_t {
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU = 32,  // tanh approximation
+};
 
-// cublasLtMatrixLayoutAttribute_t, CUBLASLT_MATRIX_LAYOUT_…
-inline constexpr int kBatchCount = 5;
-inline constexpr int kStridedBatchOffset = 6;
+enum cublasLtMatrixLayoutAttribute_t : int {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
+};
 
-// cublasLtMatmulPreferenceAttributes_t, CUBLASLT_MATMUL_PREF_…
-inline constexpr int kMaxWorkspaceBytes = 1;
-inline constexpr int kReductionSchemeMask = 3;
-inline constexpr int kMinAlignmentABytes = 5;
-inline constexpr int kMinAlignmentBBytes = 6;
-inline constexpr int kMinAlignmentCBytes = 7;
-inline constexpr int kMinAlignmentDBytes = 8;
+enum cublasLtMatmulPreferenceAttributes_t : int {
+  CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+};
 
-// cublasLtReductionScheme_t: …COMPUTE_TYPE adds the parts of a sum in float and in a fixed order;
-// …OUTPUT_TYPE rounds each part, and …INPLACE has no fixed order.
-inline constexpr uint32_t kReductionInFloat = 2;
+// …COMPUTE_TYPE adds the parts of a sum in float and in a fixed order; …OUTPUT_TYPE rounds each
+// part, and …INPLACE has no fixed order.
+enum cublasLtReductionScheme_t : uint32_t { CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 
-struct Algo {  // cublasLtMatmulAlgo_t
+struct cublasLtMatmulAlgo_t {
   uint64_t data[8];
 };
-struct HeuristicResult {  // cublasLtMatmulHeuristicResult_t
-  Algo algo;
-  size_t workspace_bytes;
-  Result state;
-  float waves;
+struct cublasLtMatmulHeuristicResult_t {
+  cublasLtMatmulAlgo_t algo;
+  size_t workspaceSize;
+  cublasStatus_t state;
+  float wavesCount;
   int reserved[4];
 };
-static_assert(sizeof(HeuristicResult) == 96);
+static_assert(sizeof(cublasLtMatmulHeuristicResult_t) == 96);
 
 struct Api {
-  Result (*cublasLtCreate)(Handle*);
+  cublasStatus_t (*cublasLtCreate)(cublasLtHandle_t*);
   size_t (*cublasLtGetVersion)();
-  const char* (*cublasLtGetStatusName)(Result);
-  Result (*cublasLtMatmul)(Handle, Desc, const void* alpha, const void* a, LtLayout, const void* b,
-                           LtLayout, const void* beta, const void* c, LtLayout, void* d, LtLayout,
-                           const Algo*, void* workspace, size_t workspace_bytes, LtStream);
-  Result (*cublasLtMatmulAlgoGetHeuristic)(Handle, Desc, LtLayout a, LtLayout b, LtLayout c,
-                                           LtLayout d, Preference, int wanted, HeuristicResult*,
-                                           int* found);
-  Result (*cublasLtMatmulDescCreate)(Desc*, int compute_type, int scale_type);
-  Result (*cublasLtMatmulDescDestroy)(Desc);
-  Result (*cublasLtMatmulDescSetAttribute)(Desc, int attribute, const void* value, size_t bytes);
-  Result (*cublasLtMatrixLayoutCreate)(LtLayout*, int type, uint64_t rows, uint64_t columns,
-                                       int64_t ld);
-  Result (*cublasLtMatrixLayoutDestroy)(LtLayout);
-  Result (*cublasLtMatrixLayoutSetAttribute)(LtLayout, int attribute, const void* value,
-                                             size_t bytes);
-  Result (*cublasLtMatmulPreferenceCreate)(Preference*);
-  Result (*cublasLtMatmulPreferenceDestroy)(Preference);
-  Result (*cublasLtMatmulPreferenceSetAttribute)(Preference, int attribute, const void* value,
-                                                 size_t bytes);
+  const char* (*cublasLtGetStatusName)(cublasStatus_t);
+  cublasStatus_t (*cublasLtMatmul)(cublasLtHandle_t, cublasLtMatmulDesc_t, const void* alpha,
+                                   const void* a, cublasLtMatrixLayout_t, const void* b,
+                                   cublasLtMatrixLayout_t, const void* beta, const void* c,
+                                   cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t,
+                                   const cublasLtMatmulAlgo_t*, void* workspace,
+                                   size_t workspace_bytes, cudaStream_t);
+  cublasStatus_t (*cublasLtMatmulAlgoGetHeuristic)(
+      cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t, int wanted,
+      cublasLtMatmulHeuristicResult_t*, int* found);
+  cublasStatus_t (*cublasLtMatmulDescCreate)(cublasLtMatmulDesc_t*, cublasComputeType_t,
+                                             cudaDataType_t scale_type);
+  cublasStatus_t (*cublasLtMatmulDescDestroy)(cublasLtMatmulDesc_t);
+  cublasStatus_t (*cublasLtMatmulDescSetAttribute)(cublasLtMatmulDesc_t,
+                                                   cublasLtMatmulDescAttributes_t,
+                                                   const void* value, size_t bytes);
+  cublasStatus_t (*cublasLtMatrixLayoutCreate)(cublasLtMatrixLayout_t*, cudaDataType_t,
+                                               uint64_t rows, uint64_t columns, int64_t ld);
+  cublasStatus_t (*cublasLtMatrixLayoutDestroy)(cublasLtMatrixLayout_t);
+  cublasStatus_t (*cublasLtMatrixLayoutSetAttribute)(cublasLtMatrixLayout_t,
+                                                     cublasLtMatrixLayoutAttribute_t,
+                                                     const void* value, size_t bytes);
+  cublasStatus_t (*cublasLtMatmulPreferenceCreate)(cublasLtMatmulPreference_t*);
+  cublasStatus_t (*cublasLtMatmulPreferenceDestroy)(cublasLtMatmulPreference_t);
+  cublasStatus_t (*cublasLtMatmulPreferenceSetAttribute)(cublasLtMatmulPreference_t,
+                                                         cublasLtMatmulPreferenceAttributes_t,
+                                                         const void* value, size_t bytes);
 };
 
 }  // namespace opdock::cublaslt

@@ -205,5 +205,5 @@ def test_each_declared_number_is_compared():
     root = Path(__file__).resolve().parents[2]
     header = (root / "core" / "gemm" / "cublaslt_api.h").read_text()
     check = Path(__file__).with_name("cublaslt_check.cc").read_text()
-    for name in re.findall(r"constexpr \w+ (k\w+) =", header) + re.findall(r"\(\*(\w+)\)", header):
-        assert re.search(rf"\b{name}\b", check), name
+    for name in re.findall(r"\b(CU[A-Z]\w+) = ", header) + re.findall(r"\(\*(\w+)\)", header):
+        assert re.search(rf"\({name}\);", check), name
