@@ -17,32 +17,44 @@
 namespace opdock::gemm {
 namespace {
 
-// Names and values of the rocBLAS reference.
-using RocResult = int;  // rocblas_status
-constexpr RocResult kRocSuccess = 0, kRocNotImplemented = 2, kRocInvalidSize = 4, kRocDegraded = 7,
-                    kRocInvalidValue = 11;
-constexpr int kRocOpNone = 111, kRocOpTranspose = 112;
-constexpr int kRocF16 = 150, kRocF32 = 151, kRocI8 = 160, kRocI32 = 162, kRocBf16 = 168;
-constexpr int kRocAtomicsNotAllowed = 0, kRocAtomicsAllowed = 1;
-constexpr int kRocAlgoStandard = 0;
+// Names and values are those of the rocBLAS reference, so that it can be searched for them.
+enum rocblas_status : int {
+  rocblas_status_success = 0,
+  rocblas_status_not_implemented = 2,
+  rocblas_status_invalid_size = 4,
+  rocblas_status_perf_degraded = 7,
+  rocblas_status_invalid_value = 11,
+};
+enum rocblas_operation : int { rocblas_operation_none = 111, rocblas_operation_transpose = 112 };
+enum rocblas_datatype : int {
+  rocblas_datatype_f16_r = 150,
+  rocblas_datatype_f32_r = 151,
+  rocblas_datatype_i8_r = 160,
+  rocblas_datatype_i32_r = 162,
+  rocblas_datatype_bf16_r = 168,
+};
+enum rocblas_atomics_mode : int { rocblas_atomics_not_allowed = 0, rocblas_atomics_allowed = 1 };
+enum rocblas_gemm_algo : int { rocblas_gemm_algo_standard = 0 };
+using rocblas_handle = void*;
 
 struct RocApi {
-  RocResult (*create_handle)(void** handle);
-  RocResult (*set_stream)(void* handle, void* stream);
-  RocResult (*set_workspace)(void* handle, void* memory, size_t bytes);
-  RocResult (*set_atomics_mode)(void* handle, int mode);
-  const char* (*status_to_string)(RocResult);
-  RocResult (*gemm)(void* handle, int transpose_a, int transpose_b, int32_t m, int32_t n, int32_t k,
-                    const void* alpha, const void* a, int a_type, int32_t lda, int64_t stride_a,
-                    const void* b, int b_type, int32_t ldb, int64_t stride_b, const void* beta,
-                    const void* c, int c_type, int32_t ldc, int64_t stride_c, void* d, int d_type,
-                    int32_t ldd, int64_t stride_d, int32_t batch, int compute_type, int algo,
-                    int32_t solution, uint32_t flags);
+  rocblas_status (*rocblas_create_handle)(rocblas_handle*);
+  rocblas_status (*rocblas_set_stream)(rocblas_handle, void* stream);
+  rocblas_status (*rocblas_set_workspace)(rocblas_handle, void* memory, size_t bytes);
+  rocblas_status (*rocblas_set_atomics_mode)(rocblas_handle, rocblas_atomics_mode);
+  const char* (*rocblas_status_to_string)(rocblas_status);
+  rocblas_status (*rocblas_gemm_strided_batched_ex)(
+      rocblas_handle, rocblas_operation transpose_a, rocblas_operation transpose_b, int32_t m,
+      int32_t n, int32_t k, const void* alpha, const void* a, rocblas_datatype a_type, int32_t lda,
+      int64_t stride_a, const void* b, rocblas_datatype b_type, int32_t ldb, int64_t stride_b,
+      const void* beta, const void* c, rocblas_datatype c_type, int32_t ldc, int64_t stride_c,
+      void* d, rocblas_datatype d_type, int32_t ldd, int64_t stride_d, int32_t batch,
+      rocblas_datatype compute_type, rocblas_gemm_algo, int32_t solution, uint32_t flags);
 };
 
 struct RocState {
   const RocApi& api;
-  void* handle;
+  rocblas_handle handle;
 };
 
 ApiLibrary<RocApi>& roc_library = *new ApiLibrary<RocApi>;
@@ -50,12 +62,12 @@ std::atomic<bool> roc_missing{false};
 constexpr const char* kRocNames[] = {"librocblas.so.5", "librocblas.so.4", "librocblas.so.0"};
 
 void fill_rocblas(ApiSymbols* symbols, RocApi* api) {
-  symbols->need("rocblas_create_handle", &api->create_handle);
-  symbols->need("rocblas_set_stream", &api->set_stream);
-  symbols->need("rocblas_set_workspace", &api->set_workspace);
-  symbols->need("rocblas_set_atomics_mode", &api->set_atomics_mode);
-  symbols->need("rocblas_status_to_string", &api->status_to_string);
-  symbols->need("rocblas_gemm_strided_batched_ex", &api->gemm);
+  symbols->need("rocblas_create_handle", &api->rocblas_create_handle);
+  symbols->need("rocblas_set_stream", &api->rocblas_set_stream);
+  symbols->need("rocblas_set_workspace", &api->rocblas_set_workspace);
+  symbols->need("rocblas_set_atomics_mode", &api->rocblas_set_atomics_mode);
+  symbols->need("rocblas_status_to_string", &api->rocblas_status_to_string);
+  symbols->need("rocblas_gemm_strided_batched_ex", &api->rocblas_gemm_strided_batched_ex);
 }
 
 Status open_rocblas(void** out) {
@@ -90,8 +102,8 @@ Status open_rocblas(void** out) {
           "loader looks"};
 }
 
-std::string name_of(const RocApi& api, RocResult result) {
-  const char* const name = api.status_to_string(result);
+std::string name_of(const RocApi& api, rocblas_status result) {
+  const char* const name = api.rocblas_status_to_string(result);
   return (name == nullptr ? "an unknown status" : name) + (" (" + std::to_string(result) + ")");
 }
 
@@ -111,8 +123,9 @@ RocState* roc_state(GpuCall* gpu, Reason* why) {
     return nullptr;
   }
   if (slot = ThreadStates<RocState>::take_left(device); slot != nullptr) return slot;
-  void* handle = nullptr;
-  if (const RocResult made = api->create_handle(&handle); made != kRocSuccess) {
+  rocblas_handle handle = nullptr;
+  if (const rocblas_status made = api->rocblas_create_handle(&handle);
+      made != rocblas_status_success) {
     roc_missing.store(true, std::memory_order_relaxed);
     *why = make_reason(Code::kGemmLibraryUnfit, "rocblas_create_handle: " + name_of(*api, made),
                        "a rocBLAS that works with this GPU");
@@ -121,18 +134,18 @@ RocState* roc_state(GpuCall* gpu, Reason* why) {
   return slot = new RocState{*api, handle};
 }
 
-int roc_type(int element) {
+rocblas_datatype roc_type(int element) {
   switch (element) {
     case kFloat16:
-      return kRocF16;
+      return rocblas_datatype_f16_r;
     case kBfloat16:
-      return kRocBf16;
+      return rocblas_datatype_bf16_r;
     case kInt8:
-      return kRocI8;
+      return rocblas_datatype_i8_r;
     case kInt32:
-      return kRocI32;
+      return rocblas_datatype_i32_r;
     default:
-      return kRocF32;
+      return rocblas_datatype_f32_r;
   }
 }
 
@@ -152,35 +165,38 @@ Done run_rocblas(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace
   RocState* const state = roc_state(gpu, why);
   if (state == nullptr) return Done::kDeclined;
   const RocApi& api = state->api;
-  RocResult done = kRocInvalidSize;  // rocBLAS's strides have 32 bits
+  rocblas_status done = rocblas_status_invalid_size;  // rocBLAS's strides have 32 bits
   if (std::max({stride_of(p.a), stride_of(p.b), stride_of(c), stride_of(p.d)}) <= INT32_MAX) {
-    done = api.set_stream(state->handle, gpu->call()->stream);
-    if (done == kRocSuccess) done = api.set_workspace(state->handle, workspace, workspace_bytes);
-    if (done == kRocSuccess) {
+    done = api.rocblas_set_stream(state->handle, gpu->call()->stream);
+    if (done == rocblas_status_success)
+      done = api.rocblas_set_workspace(state->handle, workspace, workspace_bytes);
+    if (done == rocblas_status_success) {
       const bool fixed = (flags & OPDOCK_GEMM_DETERMINISTIC) != 0;
-      done =
-          api.set_atomics_mode(state->handle, fixed ? kRocAtomicsNotAllowed : kRocAtomicsAllowed);
+      done = api.rocblas_set_atomics_mode(
+          state->handle, fixed ? rocblas_atomics_not_allowed : rocblas_atomics_allowed);
     }
   }
-  if (done == kRocSuccess) {
+  if (done == rocblas_status_success) {
     const bool integers = is_integer(p);
     const int32_t one = 1, zero = 0;
     const auto stride = [](const Operand& x) { return static_cast<int32_t>(stride_of(x)); };
     // rocBLAS is column-major, as BLAS is: D' = op(B)' op(A)'.
-    done = api.gemm(
-        state->handle, p.b.transposed ? kRocOpTranspose : kRocOpNone,
-        p.a.transposed ? kRocOpTranspose : kRocOpNone, static_cast<int32_t>(p.n),
-        static_cast<int32_t>(p.m), static_cast<int32_t>(p.k),
+    done = api.rocblas_gemm_strided_batched_ex(
+        state->handle, p.b.transposed ? rocblas_operation_transpose : rocblas_operation_none,
+        p.a.transposed ? rocblas_operation_transpose : rocblas_operation_none,
+        static_cast<int32_t>(p.n), static_cast<int32_t>(p.m), static_cast<int32_t>(p.k),
         integers ? static_cast<const void*>(&one) : &p.finish.alpha, p.b.data,
         roc_type(p.b.element), stride(p.b), p.b.batch_stride, p.a.data, roc_type(p.a.element),
         stride(p.a), p.a.batch_stride, integers ? static_cast<const void*>(&zero) : &p.finish.beta,
         c.data, roc_type(c.element), stride(c), c.batch_stride, const_cast<void*>(p.d.data),
         roc_type(p.d.element), stride(p.d), p.d.batch_stride, static_cast<int32_t>(p.batch),
-        integers ? kRocI32 : kRocF32, kRocAlgoStandard, 0, 0);
+        integers ? rocblas_datatype_i32_r : rocblas_datatype_f32_r, rocblas_gemm_algo_standard, 0,
+        0);
   }
-  if (done == kRocSuccess || done == kRocDegraded) return Done::kDone;
+  if (done == rocblas_status_success || done == rocblas_status_perf_degraded) return Done::kDone;
   const std::string found = "rocblas_gemm_strided_batched_ex: " + name_of(api, done);
-  if (done == kRocNotImplemented || done == kRocInvalidSize || done == kRocInvalidValue) {
+  if (done == rocblas_status_not_implemented || done == rocblas_status_invalid_size ||
+      done == rocblas_status_invalid_value) {
     *why = make_reason(Code::kGemmDeclined, found, "an algorithm for the product");
     return Done::kDeclined;
   }
