@@ -11,6 +11,7 @@ from opdock import _names, _opdock
 _lock = threading.Lock()
 _default = None
 _policies = {}
+_functions = {}  # name -> function of the default runtime; ops.py replaces it by its own namespace
 _noted = None  # the torch version last reported to libopdock; None before the first report
 
 
@@ -132,18 +133,23 @@ def default():
         return _default
 
 
+def keep_functions_in(namespace):
+    """Makes function() keep what it finds in `namespace`, the dict of the module opdock.ops, so
+    that later look-ups are plain attributes of that module."""
+    global _functions
+    _functions = namespace
+
+
 def function(name):
     """Returns the function called `name` of the default runtime: the same object each time."""
-    from opdock import ops
-
     runtime = default()
-    known = vars(ops).get(name)
+    known = _functions.get(name)
     if isinstance(known, _opdock.Function):
         return known
     found = _opdock.get_function(runtime, name)
     with _lock:
         # Do not keep a function of a runtime that configure() has just replaced.
-        known = vars(ops).setdefault(name, found) if runtime is _default else found
+        known = _functions.setdefault(name, found) if runtime is _default else found
     return known if isinstance(known, _opdock.Function) else found
 
 
@@ -167,8 +173,6 @@ def configure(*, build=None, jit=None, fallback=None, tf32=False):
     thread. Raises InvalidArgumentError for any other text.
     """
     global _default, _policies
-    from opdock import ops
-
     given = {"build": build, "jit": jit, "fallback": fallback}
     for name, value in given.items():
         if value is not None:
@@ -178,6 +182,6 @@ def configure(*, build=None, jit=None, fallback=None, tf32=False):
     with _lock:
         _policies = given
         _default = None
-        kept = [n for n, value in vars(ops).items() if isinstance(value, _opdock.Function)]
+        kept = [n for n, value in _functions.items() if isinstance(value, _opdock.Function)]
         for name in kept:
-            del vars(ops)[name]
+            del _functions[name]

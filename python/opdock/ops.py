@@ -5,23 +5,26 @@ opdock.ops.softmax(x)
 from opdock.ops import softmax
 """
 
+# Names here begin with "__", as those of no op do.
+from opdock import _load as __load
+from opdock import _runtime as __runtime
+from opdock._errors import NotFoundError as __NotFoundError
+
 
 def __getattr__(name):
-    from opdock._errors import NotFoundError
-    from opdock._runtime import function
-
     if name == "__all__":
         return __dir__()
     if name.startswith("__") or not name.isidentifier():
         raise AttributeError(name)
     try:
-        return function(name)
-    except NotFoundError as error:
+        return __runtime.function(name)
+    except __NotFoundError as error:
         # AttributeError makes hasattr() and getattr() with a default work as usual.
         raise AttributeError(str(error), name=name) from error
 
 
 def __dir__():
-    from opdock._load import op_names
+    return __load.op_names()
 
-    return op_names()
+
+__runtime.keep_functions_in(globals())
