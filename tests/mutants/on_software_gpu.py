@@ -9,7 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from opdock._author import commands, soft
+import opdock
+from opdock._author import commands, prepare, soft
 
 arch, file, *arguments = sys.argv[1:]
 build = Path(os.environ["OPDOCK_BUILD_DIR"])
@@ -18,11 +19,11 @@ plugin = str(build / "plugins" / f"{folder.name}.so")
 tools = build / "libexec" / "opdock"
 options = {"arch": arch, "warp": 0, "seed": 1, "counters": False}
 options |= {"drivers": str(tools / "softgpu"), "code": str(tools / "opdock-soft-code")}
-report = commands.inspect(plugin)
+report = opdock.inspect(plugin)
 
 
 def run(more, env):
     return commands.run("test", folder, [Path(file).resolve()], ["-x", *arguments, *more], env)
 
 
-sys.exit(soft.test(run, commands.environment(plugin, report), plugin, report, options))
+sys.exit(soft.test(run, prepare.environment(plugin, report), plugin, report, options))

@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opdock._author import commands
+import opdock
+from opdock._author import prepare
 from opdock._author.stored import tuning
 
 
@@ -18,7 +19,7 @@ def name_in(folder):
     text = (folder / "plugin.toml").read_text()
     found = re.search(r"""^name\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
     if found is None:
-        raise commands.Problem(f'found no name = "…" in {folder / "plugin.toml"}, wanted it there')
+        raise prepare.Problem(f'found no name = "…" in {folder / "plugin.toml"}, wanted it there')
     return found[1]
 
 
@@ -31,7 +32,7 @@ def meant(words, known):
     sources = {p["name"]: Path(p["path"]) for p in known if p["kind"] == "source"}
     sources = {n: p.parent if p.name == "plugin.toml" else p for n, p in sources.items()}
     if not words:
-        return [(n, p) for n, p in sources.items() if list(p.glob(commands.KINDS["bench"]))]
+        return [(n, p) for n, p in sources.items() if list(p.glob(prepare.KINDS["bench"]))]
     found = []
     for word in words:
         path = Path(word)
@@ -41,7 +42,7 @@ def meant(words, known):
         elif word in sources:
             found.append((word, sources[word]))
         else:
-            raise commands.Problem(
+            raise prepare.Problem(
                 f"found no source plugin {word!r}, wanted one whose bench_*.py says what to "
                 "measure; name the folder that has it"
             )
@@ -58,30 +59,28 @@ def variables(command, name, folder, known):
             claimed = {device["device"].split(":")[0] for device in report.get("devices", [])}
             more = {"OPDOCK_TEST_DEVICES": ",".join(sorted(claimed))} if claimed else {}
             return {**os.environ, "OPDOCK_FALLBACK": "error", "PYTHONDONTWRITEBYTECODE": "1"} | more
-    plugin = commands.build(command, folder)
+    plugin = prepare.build(command, folder)
     if plugin is None:
         return None
     print(f"{name}: no plugin of that name is found here; measures the one built from {folder}")
-    return commands.environment(plugin, commands.inspect(plugin))
+    return prepare.environment(plugin, opdock.inspect(plugin))
 
 
 def tune(command, device, words):
     """Measures the plugins that `words` name, on `device` or on all; returns the exit status."""
-    import opdock
-
-    commands.check_packages("bench")
+    prepare.check_packages("bench")
     tuning("list")  # raises IncompatibleError if nothing can be stored
     known = opdock.plugins()
     plugins = meant(words, known)
     if not plugins:
-        raise commands.Problem(
+        raise prepare.Problem(
             "found no source plugin with benches, wanted the folder of one; name it"
         )
     status = 0
     for name, folder in plugins:
-        files = sorted(folder.glob(commands.KINDS["bench"]))
+        files = sorted(folder.glob(prepare.KINDS["bench"]))
         if not files:
-            raise commands.Problem(
+            raise prepare.Problem(
                 f"found no bench_*.py in {folder}, wanted one with candidates(x), which says what "
                 "to measure (docs/guide/tuning.md)"
             )
