@@ -66,7 +66,7 @@ def test_no_gpu_is_no_error(builder, monkeypatch):
 def test_the_gpus_here_with_ptx_for_the_newest(builder, monkeypatch):
     gpus = [{"backend": "cuda", "arch": arch} for arch in ("sm_90", "sm_100", "sm_90")]
     gpus.append({"backend": "rocm", "arch": "gfx90a"})
-    monkeypatch.setattr(opdock, "doctor", lambda: {"machine": {"gpus": gpus}})
+    monkeypatch.setattr("opdock._reports.doctor", lambda: {"machine": {"gpus": gpus}})
     builder.jit_mode = True
     assert builder.compute_capability_args() == images("sm_90", "sm_100", "compute_100")
     assert builder.cuda_capability_major() == 9

@@ -169,7 +169,8 @@ def test_validation_finds_a_difference(handle, tmp_path, monkeypatch):
     path, x = str(tmp_path / "x"), some_bytes(64)
     handle.sync_pwrite(x, path)
     monkeypatch.setattr(
-        "opdock.compat.deepspeed.async_io.opdock.ops.aio_wait_all",
+        opdock.ops,
+        "aio_wait_all",
         lambda handle, wait=opdock.ops.aio_wait_all: (wait(handle), x.add_(1)),
     )
     with pytest.raises(opdock.IoError, match="found other bytes"):

@@ -174,7 +174,7 @@ def test_a_reference_in_pytorch_is_no_plugin(compat, monkeypatch):
     steps = [{"step": "binary", "outcome": "failed", "text": "", "reasons": []}]
     steps.append({"step": "reference", "outcome": "used", "text": "would stand in", "reasons": []})
     report = {"chain": [{"device": "cpu", "serves": True, "steps": steps}]}
-    monkeypatch.setattr(opdock, "explain", lambda name: report)
+    monkeypatch.setattr("opdock._reports.explain", lambda name: report)
     assert not compat.FusedAdamBuilder().verdict().serves
 
 
@@ -192,7 +192,7 @@ def test_with_a_gpu_that_is_not_served_the_cpu_does_not_count(compat, monkeypatc
         return {"device": name, "serves": outcome == "used", "steps": [step]}
 
     chain = [device("cpu", "used", []), device("cuda:0", "failed", [reason])]
-    monkeypatch.setattr(opdock, "explain", lambda name: {"chain": chain})
+    monkeypatch.setattr("opdock._reports.explain", lambda name: {"chain": chain})
     found = compat.FusedAdamBuilder().verdict()
     assert not found.serves and found.reasons == [reason]
     assert found.text == "arch-too-old: found sm_50, wanted sm_75; use a newer GPU"

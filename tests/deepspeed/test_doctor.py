@@ -40,16 +40,16 @@ def test_a_line_for_each_op(compat):
 
 def test_it_says_whether_pythons_start_reads_the_variable(compat, monkeypatch, tmp_path):
     """The program itself prints it too, once: the variable would have no effect in its children."""
-    from opdock.compat.deepspeed import _report
+    from opdock.compat.deepspeed import _environment, _report
 
-    monkeypatch.setattr(_report.site, "getsitepackages", lambda: [str(tmp_path)])
-    monkeypatch.setattr(_report.site, "ENABLE_USER_SITE", False)
+    monkeypatch.setattr(_environment.site, "getsitepackages", lambda: [str(tmp_path)])
+    monkeypatch.setattr(_environment.site, "ENABLE_USER_SITE", False)
     found = _report.report()
     assert found["start_hook"] is None
-    assert "found no opdock_deepspeed.pth" in _report.says_without_hook()
+    assert "found no opdock_deepspeed.pth" in _environment.says_without_hook()
     hook = tmp_path / "opdock_deepspeed.pth"
     hook.touch()
-    assert _report.report()["start_hook"] == str(hook) and not _report.says_without_hook()
+    assert _report.report()["start_hook"] == str(hook) and not _environment.says_without_hook()
     program = "import site; site.getsitepackages = lambda: [{!r}]; import opdock"
     for folder, count in ((tmp_path / "none", 1), (tmp_path, 0)):
         code = program.format(str(folder))

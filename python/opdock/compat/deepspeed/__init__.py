@@ -20,7 +20,7 @@ from opdock.compat.deepspeed._cuda import (
     get_default_compute_capabilities,
 )
 from opdock.compat.deepspeed._install import install, installed, uninstall
-from opdock.compat.deepspeed._ops import ALL_OPS, BUILDERS
+from opdock.compat.deepspeed._ops import ALL_OPS, BUILDERS, wanted_extensions
 from opdock.compat.deepspeed._report import report
 from opdock.compat.deepspeed._versions import (
     CUDAMismatchException,
@@ -34,7 +34,7 @@ globals().update(BUILDERS)
 
 def __getattr__(name):
     # Only these names need setuptools, so it is imported here.
-    if name in ("BuildExtension", "OpdockExtension", "wanted_extensions"):
+    if name in ("BuildExtension", "OpdockExtension"):
         from opdock.compat.deepspeed import _extension
 
         return getattr(_extension, name)

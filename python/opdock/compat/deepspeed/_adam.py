@@ -3,7 +3,7 @@
 
 import torch
 
-import opdock
+from opdock import ops
 
 # A step number: beta ** 2**60 is 0 for every float32 below 1, so the bias corrections are 1.
 _NO_CORRECTION = 2.0**60
@@ -31,7 +31,7 @@ def step(
     """
     if not params:
         return
-    update = opdock.ops.adamw_ if decoupled else opdock.ops.adam_
+    update = ops.adamw_ if decoupled else ops.adam_
     before = float(number - 1) if bias_correction else _NO_CORRECTION
     with torch.no_grad():
         update(

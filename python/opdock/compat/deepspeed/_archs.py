@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Converts GPU architectures between texts, pairs of texts and nvcc's arguments."""
 
+import os
 import re
 
+from opdock import _reports
 from opdock._errors import InvalidArgumentError
 from opdock.compat.deepspeed._versions import nvcc_archs, tool
 
@@ -62,15 +64,28 @@ def default_list():
 def visible_list():
     """Returns the architectures of the GPUs here as texts, with PTX for the newest. Makes no CUDA
     context."""
-    import opdock
-
     found = set()
-    for gpu in opdock.doctor()["machine"]["gpus"]:
+    for gpu in _reports.doctor()["machine"]["gpus"]:
         match = re.fullmatch(r"sm_(\d+)(\d)[af]?", gpu["arch"])
         if gpu["backend"] == "cuda" and match:
             found.add((int(match[1]), int(match[2])))
     texts = [f"{major}.{minor}" for major, minor in sorted(found)]
     return [*texts[:-1], texts[-1] + "+PTX"] if texts else []
+
+
+def rocm_list():
+    """Returns the architectures of the AMD GPUs here, "gfx90a;gfx1030"; an empty text for none. The
+    variable PYTORCH_ROCM_ARCH overrides them."""
+    if os.environ.get("PYTORCH_ROCM_ARCH"):
+        return os.environ["PYTORCH_ROCM_ARCH"]
+    gpus = _reports.doctor()["machine"]["gpus"]
+    names = [gpu["arch"].partition(":")[0] for gpu in gpus if gpu["backend"] == "rocm"]
+    return ";".join(dict.fromkeys(names))
+
+
+def rocm_wavefront_size():
+    """Returns the threads of a wavefront as text: "64" for gfx8 and gfx9, else "32"."""
+    return "64" if rocm_list().startswith(("gfx9", "gfx8")) else "32"
 
 
 def gencode(ccs, origin):

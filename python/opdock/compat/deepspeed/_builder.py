@@ -7,7 +7,7 @@ import shutil
 import sys
 from abc import ABC, abstractmethod
 
-from opdock.compat.deepspeed import _probe, _versions
+from opdock.compat.deepspeed import _archs, _probe, _versions
 from opdock.compat.deepspeed._say import say
 
 
@@ -112,6 +112,7 @@ class OpBuilder(ABC):
         verbose: print the seconds that it took. Raises IncompatibleError with is_compatible()'s
         reason or the compiler's first error. Ctrl-C stops a build. Returns the module.
         """
+        # Imported here, because most programs build nothing.
         from opdock.compat.deepspeed._jit import jit_load
 
         return jit_load(self, verbose)
@@ -119,6 +120,7 @@ class OpBuilder(ABC):
     def builder(self):
         """Returns a setuptools Extension, which BuildExtension builds and installs as
         absolute_name()."""
+        # This module needs setuptools, which many programs lack.
         from opdock.compat.deepspeed._extension import OpdockExtension
 
         return OpdockExtension(self)
@@ -204,15 +206,9 @@ class OpBuilder(ABC):
     def get_rocm_gpu_arch():
         """Returns the architectures of the AMD GPUs here, "gfx90a;gfx1030"; an empty text for none.
         The variable PYTORCH_ROCM_ARCH overrides them."""
-        if os.environ.get("PYTORCH_ROCM_ARCH"):
-            return os.environ["PYTORCH_ROCM_ARCH"]
-        import opdock
-
-        gpus = opdock.doctor()["machine"]["gpus"]
-        names = [gpu["arch"].partition(":")[0] for gpu in gpus if gpu["backend"] == "rocm"]
-        return ";".join(dict.fromkeys(names))
+        return _archs.rocm_list()
 
     @staticmethod
     def get_rocm_wavefront_size():
         """Returns the threads of a wavefront as text: "64" for gfx8 and gfx9, else "32"."""
-        return "64" if OpBuilder.get_rocm_gpu_arch().startswith(("gfx9", "gfx8")) else "32"
+        return _archs.rocm_wavefront_size()

@@ -3,6 +3,8 @@
 
 import os
 import shlex
+import site
+import sys
 
 from opdock.compat.deepspeed._say import say_once
 
@@ -88,3 +90,26 @@ def in_use():
             )
             found.append((name, os.environ[name], text, name not in IGNORED))
     return found
+
+
+def start_hook():
+    """Returns the .pth file that makes Python read OPDOCK_DEEPSPEED at startup; None without
+    one."""
+    folders = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders = [*folders, site.getusersitepackages()]
+    paths = [os.path.join(folder, "opdock_deepspeed.pth") for folder in folders]
+    return next(filter(os.path.isfile, paths), None)
+
+
+def says_without_hook():
+    """Returns a warning if OPDOCK_DEEPSPEED=1 works only in programs that import opdock; an empty
+    text if Python reads the variable at startup."""
+    if start_hook() is not None:
+        return ""
+    return (
+        "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in no process that "
+        f"they start: found no opdock_deepspeed.pth in {sys.prefix}'s site folders, wanted it "
+        "there, as Python reads no .pth file of a folder on PYTHONPATH; install the package (pip "
+        "install), or import opdock in each program"
+    )

@@ -8,11 +8,14 @@ import shutil
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
+from opdock import _reports
 from opdock._errors import IncompatibleError
 from opdock._runtime import default, parse
-from opdock.compat.deepspeed._environment import wants_build_ahead
+from opdock.compat.deepspeed._build import build, refuse
+from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say
-from opdock.compat.deepspeed._verdict import SERVED
+from opdock.compat.deepspeed._served import plugin_folder
+from opdock.compat.deepspeed._verdict import verdict
 
 _MODULE = """# Written by Opdock's build_ext: the op {name} is served by Opdock's plugin.
 import sys
@@ -40,29 +43,6 @@ class OpdockExtension(Extension):
         theirs = type(self.op_builder).__module__.split(".")
         own = "op_builder" in theirs or theirs[:3] == ["opdock", "compat", "deepspeed"]
         return own and name in SERVED
-
-
-def wanted_extensions(builders=None):
-    """Returns the Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
-
-    builders: default is those of ALL_OPS. Raises IncompatibleError for a requested builder that is
-    not compatible, so that an installation cannot succeed without it; DS_BUILD_X=0 leaves it out.
-    """
-    if builders is None:
-        from opdock.compat.deepspeed._ops import ALL_OPS
-
-        builders = ALL_OPS.values()
-    wanted = []
-    for builder in builders:
-        if not wants_build_ahead(builder.BUILD_VAR):
-            continue
-        if not builder.is_compatible(verbose=True):
-            raise IncompatibleError(
-                f"Unable to pre-compile {builder.name}: {builder.error_log}; {builder.BUILD_VAR}=0 "
-                "leaves it out"
-            )
-        wanted.append(builder.builder())
-    return wanted
 
 
 def _base():
@@ -115,8 +95,6 @@ class BuildExtension(_base()):
             with open(target, "w", encoding="utf-8") as file:
                 file.write(_MODULE.format(name=name, module=SERVED[name][0]))
             return
-        from opdock.compat.deepspeed._build import build
-
         built = build(extension.op_builder, extension.name.rpartition(".")[2])
         shutil.copyfile(built.path, target)
         os.chmod(target, 0o755)
@@ -125,18 +103,12 @@ class BuildExtension(_base()):
 def _build_plugins(name):
     """Builds each plugin behind DeepSpeed's op `name` into the cache, unless a usable one is
     found."""
-    import opdock
-
     for op in SERVED[name][1]:
-        if not any(one["usable"] for one in opdock.explain(op)["candidates"]):
+        if not any(one["usable"] for one in _reports.explain(op)["candidates"]):
             _build_plugin(name, op)
 
 
 def _build_plugin(name, op):
-    from opdock.compat.deepspeed._build import refuse
-    from opdock.compat.deepspeed._served import plugin_folder
-    from opdock.compat.deepspeed._verdict import verdict
-
     folder = plugin_folder(op)
     if folder is None:
         found = verdict(name)

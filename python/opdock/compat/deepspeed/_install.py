@@ -17,10 +17,13 @@ import threading
 
 from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._archs import default_list
+from opdock.compat.deepspeed._cuda import CUDAOpBuilder
+from opdock.compat.deepspeed._ops import BUILDERS
 from opdock.compat.deepspeed._own import no_stale_lock
+from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say, say_once
 from opdock.compat.deepspeed._served import say_own
-from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
+from opdock.compat.deepspeed._verdict import Verdict, module_of, verdict
 
 # DeepSpeed's setup.py imports the builders as "op_builder".
 _PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
@@ -100,8 +103,6 @@ def _jit_load(original, builder, *arguments, **named):
 def _compute_capability_args(original, builder, *arguments, **named):
     """Uses Opdock's method for users' builders, and for DeepSpeed's own ones only if
     TORCH_CUDA_ARCH_LIST has architectures such as 9.0a, which DeepSpeed's method does not know."""
-    from opdock.compat.deepspeed._cuda import CUDAOpBuilder
-
     is_theirs = _is_theirs(type(builder))
     if is_theirs and not re.search(r"\d[af]", os.environ.get("TORCH_CUDA_ARCH_LIST", "")):
         return original(builder, *arguments, **named)
@@ -181,8 +182,6 @@ def _patch_package(module):
     """Replaces builders that DeepSpeed does not have for its accelerator, such as the inference
     functions on the CPU: Opdock's builder takes the place of the one that raises, in each module
     that imported it."""
-    from opdock.compat.deepspeed._ops import BUILDERS
-
     for class_name, ours in BUILDERS.items():
         theirs, name = getattr(module, class_name, None), ours.NAME
         if getattr(theirs, "__name__", None) != "NotImplementedBuilder" or name not in SERVED:
@@ -332,9 +331,8 @@ def install_if_asked():
     text = os.environ.get("OPDOCK_DEEPSPEED", "").strip()
     if text == "1":
         install()
-        from opdock.compat.deepspeed._report import says_without_hook
-
-        if says_without_hook():
-            say_once("hook", says_without_hook())
+        warning = _environment.says_without_hook()
+        if warning:
+            say_once("hook", warning)
     elif text not in ("", "0"):
         say_once("asked", f"OPDOCK_DEEPSPEED={text} is not used: found neither 0 nor 1")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A builder class for each op of DeepSpeed 0.7.7 and 0.19.8, with DeepSpeed's names."""
 
+from opdock._errors import IncompatibleError
 from opdock.compat.deepspeed._builder import OpBuilder
 from opdock.compat.deepspeed._cuda import CUDAOpBuilder, TorchCPUOpBuilder
+from opdock.compat.deepspeed._environment import wants_build_ahead
 from opdock.compat.deepspeed._served import ServedOp
 
 # Each row: class name, op name, its variable without "DS_BUILD_" (None: the op name in capitals),
@@ -101,3 +103,22 @@ BUILDERS = {row[0]: _make(*row) for row in _OPS}
 
 #: op name -> a builder instance, as in DeepSpeed's ALL_OPS
 ALL_OPS = {builder.name: builder for builder in (kind() for kind in BUILDERS.values())}
+
+
+def wanted_extensions(builders=None):
+    """Returns the Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
+
+    builders: default is those of ALL_OPS. Raises IncompatibleError for a requested builder that is
+    not compatible, so that an installation cannot succeed without it; DS_BUILD_X=0 leaves it out.
+    """
+    wanted = []
+    for builder in ALL_OPS.values() if builders is None else builders:
+        if not wants_build_ahead(builder.BUILD_VAR):
+            continue
+        if not builder.is_compatible(verbose=True):
+            raise IncompatibleError(
+                f"Unable to pre-compile {builder.name}: {builder.error_log}; {builder.BUILD_VAR}=0 "
+                "leaves it out"
+            )
+        wanted.append(builder.builder())
+    return wanted

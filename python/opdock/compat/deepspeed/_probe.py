@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from opdock import _reports
 from opdock.compat.deepspeed import _environment
 
 #: library that DeepSpeed's ops check for -> its package's names in Debian and Fedora
@@ -68,14 +69,12 @@ def _are_in_path():
 def why_not_built(paths, is_rocm):
     """Returns None if the tools that compile the files exist, else the reason from `opdock
     doctor`."""
-    import opdock
-
     wanted = [] if _are_in_path() else ["building from source"]
     if any(path.endswith((".cu", ".hip")) for path in paths):
         wanted.append("building with hipcc" if is_rocm else "building with nvcc")
     if not wanted:
         return None
-    ways = {way["name"]: way for way in opdock.doctor()["ways"]}
+    ways = {way["name"]: way for way in _reports.doctor()["ways"]}
     for name in wanted:
         way = ways.get(name, {"verdict": "ready"})
         if way["verdict"] == "not ready":

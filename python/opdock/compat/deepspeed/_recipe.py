@@ -156,9 +156,7 @@ def _add_kind(made, has_bf16):
         return
     words = ["-UC10_USE_GLOG"]
     if made.kind == "rocm":
-        from opdock.compat.deepspeed._builder import OpBuilder
-
-        size = f"-DROCM_WAVEFRONT_SIZE={OpBuilder.get_rocm_wavefront_size()}"
+        size = f"-DROCM_WAVEFRONT_SIZE={_archs.rocm_wavefront_size()}"
         made.cxx += ["-D__HIP_PLATFORM_AMD__=1", size]
         words.append(size)
     if has_bf16:

@@ -4,12 +4,12 @@ does not serve the others."""
 
 import importlib.metadata
 import json
-import os
 import platform
-import site
 import sys
 
 from opdock.compat.deepspeed import _environment, _versions
+from opdock.compat.deepspeed._install import installed
+from opdock.compat.deepspeed._ops import ALL_OPS
 
 
 def _version(package):
@@ -17,29 +17,6 @@ def _version(package):
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _start_hook():
-    """Returns the .pth file that makes Python read OPDOCK_DEEPSPEED at startup; None without
-    one."""
-    folders = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        folders = [*folders, site.getusersitepackages()]
-    paths = [os.path.join(folder, "opdock_deepspeed.pth") for folder in folders]
-    return next(filter(os.path.isfile, paths), None)
-
-
-def says_without_hook():
-    """Returns a warning if OPDOCK_DEEPSPEED=1 works only in programs that import opdock; an empty
-    text if Python reads the variable at startup."""
-    if _start_hook() is not None:
-        return ""
-    return (
-        "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in no process that "
-        f"they start: found no opdock_deepspeed.pth in {sys.prefix}'s site folders, wanted it "
-        "there, as Python reads no .pth file of a folder on PYTHONPATH; install the package (pip "
-        "install), or import opdock in each program"
-    )
 
 
 def report():
@@ -51,9 +28,6 @@ def report():
     OPDOCK_DEEPSPEED at startup, or None). Loads and builds nothing, and imports neither torch nor
     DeepSpeed.
     """
-    from opdock.compat.deepspeed._install import installed
-    from opdock.compat.deepspeed._ops import ALL_OPS
-
     ops = []
     for name, builder in sorted(ALL_OPS.items()):
         found = builder.verdict()
@@ -83,7 +57,7 @@ def report():
             "rocm": ".".join(map(str, _versions.installed_rocm_version())),
         },
         "installed": installed(),
-        "start_hook": _start_hook(),
+        "start_hook": _environment.start_hook(),
     }
 
 
@@ -98,7 +72,7 @@ def _print(found):
         counts = "" if row["counts"] else "no effect: "
         print(f"{row['variable']}={row['value']}: {counts}{row['text']}")
     if found["start_hook"] is None:
-        print(says_without_hook())
+        print(_environment.says_without_hook())
     if not found["installed"]:
         print(
             "DeepSpeed uses them with OPDOCK_DEEPSPEED=1, or after opdock.compat.deepspeed."

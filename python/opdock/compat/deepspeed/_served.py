@@ -4,11 +4,13 @@ builders."""
 
 import os
 
+from opdock import _reports
 from opdock._errors import IncompatibleError, NotFoundError
 from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._own import no_stale_lock, own_builder
+from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say_once
-from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
+from opdock.compat.deepspeed._verdict import Verdict, module_of, verdict
 
 
 def say_own(name, why):
@@ -125,9 +127,7 @@ def plugin_sources(name):
 
 def plugin_folder(op):
     """Returns the folder of the source plugin that has Opdock's op `op`, or None."""
-    import opdock
-
-    for candidate in opdock.explain(op)["candidates"]:
+    for candidate in _reports.explain(op)["candidates"]:
         if candidate["kind"] == "source":
             return candidate["path"]
     return None

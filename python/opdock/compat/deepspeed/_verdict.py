@@ -8,45 +8,10 @@ import importlib
 import importlib.util
 import os
 
+from opdock import _reports
 from opdock._errors import NotFoundError
+from opdock.compat.deepspeed._plugin_ops import SERVED
 
-_ADAM = ("adam_", "adamw_")
-_AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
-_INFERENCE = (
-    "activation/bias_add",
-    "activation/bias_gelu",
-    "activation/bias_relu",
-    "activation/geglu",
-    "activation/swiglu",
-    "attention/append_kv",
-    "attention/attention",
-    "dequantize/dequantize",
-    "linear/einsum_sec_sm_ecm",
-    "linear/linear",
-    "linear/mlp",
-    "linear/norm_linear",
-    "linear/norm_mlp",
-    "norm/add_layer_norm",
-    "norm/add_rms_norm",
-    "norm/bias_add_layer_norm",
-    "norm/layer_norm",
-    "norm/rms_norm",
-    "pad_rows/pad_rows",
-    "residual/moe_res_matmul",
-    "residual/residual_add",
-    "residual/vector_add",
-    "rope/rope",
-    "softmax/softmax",
-)
-
-#: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
-SERVED = {
-    "async_io": ("async_io", _AIO),
-    "cpu_adam": ("cpu_adam", _ADAM),
-    "fused_adam": ("fused_adam", _ADAM),
-    "transformer_inference": ("inference", _INFERENCE),
-    "utils": ("utils", ()),
-}
 _CPU_ONLY = {"async_io", "cpu_adam", "utils"}
 
 
@@ -77,10 +42,8 @@ def _way(device):
 def _judge(op, for_gpu):
     """Returns the Verdict on one of Opdock's ops. for_gpu: judge the GPUs here, if there are
     any."""
-    import opdock
-
     try:
-        report = opdock.explain(op)
+        report = _reports.explain(op)
     except NotFoundError as error:
         return Verdict(False, str(error))
     devices = report["chain"]

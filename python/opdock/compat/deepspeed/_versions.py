@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from opdock import _reports
 from opdock._errors import IncompatibleError, NotFoundError
 from opdock.compat.deepspeed._environment import is_on
 from opdock.compat.deepspeed._say import say_once
@@ -25,9 +26,7 @@ _PLACES = ("PATH", "CUDA_HOME", "CUDA_PATH", "CUDACXX", "ROCM_PATH", "HIPCXX")
 
 @functools.lru_cache(maxsize=4)
 def _tools(_):
-    import opdock
-
-    found = opdock.doctor()["tools"]
+    found = _reports.doctor()["tools"]
     return {one["name"]: (one["path"], one["version"]) for one in found if one["path"]}
 
 

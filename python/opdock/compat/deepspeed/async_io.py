@@ -13,8 +13,7 @@ import weakref
 
 import torch
 
-import opdock
-from opdock import _names
+from opdock import _names, ops
 from opdock._errors import ArgumentError, IoError
 
 _locked = {}  # address -> bytes, for the live tensors of new_cpu_locked_tensor()
@@ -27,7 +26,7 @@ def _forget(address):
 
 def _locked_tensor(count, dtype):
     model = torch.empty(1, dtype=dtype).expand(count)
-    tensor = opdock.ops.aio_zeros_like(model)
+    tensor = ops.aio_zeros_like(model)
     address = tensor.data_ptr()
     _locked[address] = tensor.numel() * tensor.element_size()
     weakref.finalize(tensor, _forget, address)
@@ -112,7 +111,7 @@ class aio_handle:
         threads = _whole("aio_handle", "intra_op_parallelism", intra_op_parallelism)
         flags = bool(single_submit), bool(overlap_events)
         self._settings = (block_size, queue_depth, *flags, threads)
-        self._handle = opdock.ops.aio_open(
+        self._handle = ops.aio_open(
             block_size,
             queue_depth,
             threads=threads,
@@ -205,7 +204,7 @@ class aio_handle:
         """
         with self._lock:
             pending, self._pending = self._pending, []
-        opdock.ops.aio_wait_all(self._handle)
+        ops.aio_wait_all(self._handle)
         for transfer in pending:
             transfer.finish()
         return len(pending)
@@ -234,7 +233,7 @@ class aio_handle:
             if not is_read:
                 memory.copy_(buffer.detach())
         transfer = _Transfer(is_read, buffer, memory, path, offset, bool(validate))
-        submit = opdock.ops.aio_submit_read if is_read else opdock.ops.aio_submit_write
+        submit = ops.aio_submit_read if is_read else ops.aio_submit_write
         with self._lock:
             submit(self._handle, memory.detach(), path, offset)
             self._pending.append(transfer)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists the ops of Opdock's plugins that serve DeepSpeed's ops."""
+
+_ADAM = ("adam_", "adamw_")
+_AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
+_INFERENCE = (
+    "activation/bias_add",
+    "activation/bias_gelu",
+    "activation/bias_relu",
+    "activation/geglu",
+    "activation/swiglu",
+    "attention/append_kv",
+    "attention/attention",
+    "dequantize/dequantize",
+    "linear/einsum_sec_sm_ecm",
+    "linear/linear",
+    "linear/mlp",
+    "linear/norm_linear",
+    "linear/norm_mlp",
+    "norm/add_layer_norm",
+    "norm/add_rms_norm",
+    "norm/bias_add_layer_norm",
+    "norm/layer_norm",
+    "norm/rms_norm",
+    "pad_rows/pad_rows",
+    "residual/moe_res_matmul",
+    "residual/residual_add",
+    "residual/vector_add",
+    "rope/rope",
+    "softmax/softmax",
+)
+
+#: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
+SERVED = {
+    "async_io": ("async_io", _AIO),
+    "cpu_adam": ("cpu_adam", _ADAM),
+    "fused_adam": ("fused_adam", _ADAM),
+    "transformer_inference": ("inference", _INFERENCE),
+    "utils": ("utils", ()),
+}
