@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "opdock/plugin.h"
+#include "opdock/parallel.h"
 
 namespace opdock {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "opdock/plugin.h"
+#include "opdock/tuning.h"
 
 namespace opdock {
 

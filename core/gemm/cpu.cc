@@ -7,6 +7,7 @@
 #include "gemm/blas.h"
 #include "gemm/fallback_warning.h"
 #include "gemm/plain_cpu.h"
+#include "opdock/parallel.h"
 
 namespace opdock::gemm {
 namespace {

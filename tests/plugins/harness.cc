@@ -14,6 +14,9 @@
 #include <thread>
 
 #include "gemm.h"
+#include "opdock/parallel.h"
+#include "opdock/retain.h"
+#include "opdock/tuning.h"
 
 namespace opdock_test {
 

@@ -49,7 +49,10 @@
  *
  *   Any other condition stands in words after a comma.
  *
- * The examples in comments are C. In C++, plugin.hpp and gemm.hpp have members for the same.
+ * Further functions of the host are extensions, each in a header of its own: cancel.h, gemm.h,
+ * parallel.h, retain.h and tuning.h. Each begins with what the extension is for, and has an example
+ * in C; in C++, plugin.hpp and gemm.hpp have members for the same. This header includes all of them
+ * but gemm.h.
  *
  * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, are next to what they
  * apply to; docs/reference/abi.md repeats them with the consequences of breaking one, and each has
@@ -363,129 +366,10 @@ typedef struct opdock_host {
   void* (*driver_symbol)(int32_t device_type, const char* name);
 
   /* [any thread]
-   * Returns the table of further functions that has this name and revision, such as
-   * OPDOCK_PARALLEL_2, or NULL if this host has none. The table is valid until the process ends. */
+   * Returns the table of the extension that has this name and revision, such as OPDOCK_PARALLEL_2
+   * (parallel.h), or NULL if this host has none. The table is valid until the process ends. */
   const void* (*get_extension)(const char* id);
 } opdock_host;
-
-/* Extension "opdock.parallel/2": the host's threads for CPU ops.
- *
- *   struct doubling { const float* x; float* out; };
- *
- *   static void double_range(void* context, uint64_t begin, uint64_t end) {
- *     const struct doubling* work = context;
- *     for (uint64_t i = begin; i < end; ++i) work->out[i] = 2 * work->x[i];
- *   }
- *
- *   // Called in run.
- *   static void double_all(const opdock_call* call, struct doubling* work, uint64_t count) {
- *     const opdock_parallel* table = call->host->get_extension(OPDOCK_PARALLEL_2);
- *     if (table != NULL) {
- *       table->parallel_for(call, count, 16384, double_range, work);
- *     } else {
- *       double_range(work, 0, count);
- *     }
- *   }
- */
-#define OPDOCK_PARALLEL_2 "opdock.parallel/2"
-typedef struct opdock_parallel {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [planning, preparing, running]
-   * Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
-   * least `grain` items except the last. Runs on this thread and on as many of the host's workers
-   * as the runtime that makes the call has, and returns when all ranges are done (it blocks). body
-   * must not throw. body may call parallel_for again: such a nested call runs only on the thread
-   * that makes it. */
-  void (*parallel_for)(const opdock_call* call, uint64_t count, uint64_t grain,
-                       void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
-} opdock_parallel;
-
-/* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned, such
- * as a buffer in asynchronous I/O, or memory that another stream still reads.
- *
- *   struct job { const opdock_retain* table; opdock_retained* buffer; };
- *
- *   // Called in run. If retain fails, it has written the error's text.
- *   static opdock_status keep(const opdock_call* call, const opdock_value* arg, struct job* job) {
- *     job->table = call->host->get_extension(OPDOCK_RETAIN_1);
- *     if (job->table != NULL) return job->table->retain(call, arg->as.tensor, &job->buffer);
- *     return call->host->set_error(call, OPDOCK_UNSUPPORTED, "this host has no " OPDOCK_RETAIN_1);
- *   }
- *
- *   // Called on the thread that has done the I/O.
- *   static void finish(const struct job* job) { job->table->release(job->buffer); }
- */
-#define OPDOCK_RETAIN_1 "opdock.retain/1"
-typedef struct opdock_retained opdock_retained; /* host-owned; one reference to an argument */
-typedef struct opdock_retain {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [running]
-   * Called in run of an op with OPDOCK_OP_RETAINS. Keeps the memory of `tensor`, which is an
-   * argument of the call or an element of one, until *out is released. The tensor's shape and
-   * strides are valid only during the call. OPDOCK_UNSUPPORTED if the program that makes the call
-   * does not allow ops to keep arguments. */
-  opdock_status (*retain)(const opdock_call* call, const opdock_tensor* tensor,
-                          opdock_retained** out);
-  /* [any thread]
-   * Releases the memory; called once. Never waits for the program (an interpreter reclaims the
-   * memory later). */
-  void (*release)(opdock_retained* retained);
-} opdock_retain;
-
-/* Extension "opdock.tuning/1": which of several ways to launch an op was measured to be the fastest
- * on the device of the call, by `opdock bench --tune` (docs/guide/tuning.md).
- *
- *   // Returns how many elements each thread of the kernel computes for rows of this length.
- *   static uint32_t elements_per_thread(const opdock_call* call, uint32_t length) {
- *     static const uint32_t ways[] = {1, 2, 4, 8};
- *     const uint64_t question = UINT64_C(1) << 32 | length;  // 1: this op
- *     const opdock_tuning* table = call->host->get_extension(OPDOCK_TUNING_1);
- *     const int32_t best = table == NULL ? -1 : table->choice(call, question, 4);
- *     if (best >= 0) return ways[best];
- *     return length < 4096 ? 1 : 4;  // nothing was measured
- *   }
- */
-#define OPDOCK_TUNING_1 "opdock.tuning/1"
-typedef struct opdock_tuning {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [planning, preparing, running]
-   * Returns the fastest of the ways 0 to count - 1, or -1 if none was measured: then the plugin
-   * decides. question: a number that the plugin chooses to identify the situation (the op, the
-   * dtype, the length of a row, …), the same in every build. While ways are being measured, returns
-   * the way to try: a call that cannot be made in that way fails with the reason, or is made in
-   * another way. May be called in any phase; the answer in run may differ from the answer in plan.
-   * Takes a few nanoseconds, no lock and no allocation, except while ways are being measured. */
-  int32_t (*choice)(const opdock_call* call, uint64_t question, uint32_t count);
-} opdock_tuning;
-
-/* Extension "opdock.cancel/1": whether the program wants a waiting call to end.
- *
- *   // Called in run. Waits until `file` can be read; poll() is declared in <poll.h>.
- *   static opdock_status wait_for(const opdock_call* call, int file) {
- *     const opdock_cancel* table = call->host->get_extension(OPDOCK_CANCEL_1);
- *     struct pollfd wanted = {file, POLLIN, 0};
- *     while (poll(&wanted, 1, 50) <= 0) {
- *       if (table != NULL && table->is_cancelled(call) != 0)
- *         return call->host->set_error(call, OPDOCK_CANCELLED, "the program asked to stop");
- *     }
- *     return OPDOCK_OK;
- *   }
- */
-#define OPDOCK_CANCEL_1 "opdock.cancel/1"
-typedef struct opdock_cancel {
-  uint32_t struct_size;
-  uint32_t reserved;
-  /* [running]
-   * Returns nonzero if the program wants the call to end, as after Ctrl-C
-   * (opdock_options.cancelled). While it waits, run of an op with OPDOCK_OP_MAY_BLOCK asks about
-   * every 50 ms, on the thread of the call and with no lock held, because the program's own code
-   * runs here; then it returns OPDOCK_CANCELLED. Work that the call has begun may go on if it no
-   * longer needs the arguments. */
-  int32_t (*is_cancelled)(const opdock_call* call);
-} opdock_cancel;
 
 /* --------------------------------------------------------------------------------- the plugin */
 
@@ -628,9 +512,18 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        its own minor of major 0. The struct_size of a launch must include num_args, that of an
  *        object release. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2:
  *        the image table is found through the dynamic symbol opdock_images_v0. opdock.tuning/1.
- *        Parameters may share a gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1. */
+ *        Parameters may share a gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1.
+ *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
+ *        this header includes because it held them before, and gemm.h. */
 
 #ifdef __cplusplus
 }
 #endif
+
+/* The extensions' headers use the declarations above, so they are included after these. */
+#include "opdock/cancel.h"
+#include "opdock/parallel.h"
+#include "opdock/retain.h"
+#include "opdock/tuning.h"
+
 #endif /* OPDOCK_PLUGIN_H_ */

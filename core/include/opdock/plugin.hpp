@@ -29,8 +29,12 @@
 #include <utility>
 #include <vector>
 
+#include "opdock/cancel.h"
 #include "opdock/object.hpp"
+#include "opdock/parallel.h"
+#include "opdock/retain.h"
 #include "opdock/tensor.hpp"
+#include "opdock/tuning.h"
 
 namespace opdock {
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "opdock/parallel.h"
 #include "support.h"
 
 namespace opdock {

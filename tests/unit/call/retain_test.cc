@@ -7,6 +7,7 @@
 #include <atomic>
 #include <thread>
 
+#include "opdock/cancel.h"
 #include "support.h"
 
 namespace opdock {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "../call/support.h"
+#include "opdock/tuning.h"
 #include "tune/tuning.h"
 
 namespace opdock {
