@@ -7,12 +7,14 @@ MARKDOWN is a page, or several separated by commas, which are followed in order.
 the expected numbers of blocks of each kind, so that a misspelt block header is noticed.
 
 A code block whose first line is "```LANGUAGE PATH" is the file PATH; "```python run" is run after
-the plugins have been built from the files so far. Everything happens in WORK_FOLDER, with the
-wrapper project that builds plugins outside of Opdock's tree.
+the plugins have been built from the files so far, and so is `opdock run` in a console block that
+shows what it prints. Everything happens in WORK_FOLDER, with the wrapper project that builds
+plugins outside of Opdock's tree.
 """
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,18 +54,31 @@ def build():
 
 prepare()
 text = "".join(Path(page).read_text() for page in markdown.split(","))
-blocks = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-ran = written = 0
-for _language, name, body in blocks:
-    if name != "run":
+blocks = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+opdock = Path(pack).parents[1] / "cli" / "opdock"
+ran = written = built = 0
+for language, name, body in blocks:
+    commands = []
+    if language == "console":
+        shown = re.findall(
+            r"^\$ (?:\./dev )?opdock (run .*)\n((?:[^$\n].*\n)+)", body, re.MULTILINE
+        )
+        commands = [((opdock, *shlex.split(command)), output) for command, output in shown]
+    elif name == "run":
+        commands = [((sys.executable, "-c", body), None)]
+    elif name:
         path = work / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body)
         written += 1
-        continue
-    plugins = build()
-    print(run(sys.executable, "-c", body, OPDOCK_PLUGIN_PATH=str(plugins)), end="")
-    ran += 1
+    if commands and built < written:
+        plugins = build()
+        built = written
+    for command, output in commands:
+        told = run(*command, OPDOCK_PLUGIN_PATH=str(plugins))
+        print(told, end="")
+        assert output in (None, told), f"{command[1:]}: found the output above, wanted {output}"
+        ran += 1
 if any(name.split("/")[-1].startswith("test_") for _, name, _ in blocks):
     tests = run(
         *[
