@@ -214,7 +214,7 @@ std::string block(const std::string& page, const std::string& after, const std::
 TEST(Page, ShowsANoteOfToday) {
   const std::string page = opdock_test::contents(NOTE_PAGE);
   // Each line is as xxd prints it: an offset, 16 bytes, the same bytes as text.
-  std::istringstream lines(block(page, "\n## An example\n", "\n```\n"));
+  std::istringstream lines(block(page, "\n## An example\n", "\n```text\n"));
   std::string shown;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream bytes(line.substr(6, 47));
