@@ -93,11 +93,7 @@ BENCHMARK(invoke_columns)->Arg(1000);
 
 // Calls an op with one tensor in and one out, the usual case.
 void invoke_one_output(benchmark::State& state) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("one(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    return o;
-  }();
+  static const opdock_op op = make_op("one(Tensor x) -> Tensor", plan_like);
   TestFunction f(&op);
   A a;
   const opdock_value x = A::value(a.tensor({8, 16}));

@@ -130,11 +130,8 @@ void call_from_threads(TestFunction& f, int threads, int calls) {
 }
 
 TEST(Call, PreparesOnceForSixteenThreads) {  // OPDOCK-H-4
-  static const opdock_op op = [] {
-    opdock_op o = make_op("p(Tensor x) -> ()");
-    o.prepare = prepare_count;
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("p(Tensor x) -> ()", plan_nothing, run_nothing, prepare_count);
   prepared = 0;
   TestFunction f(&op), g(&op);  // two functions of one op share its preparation
   call_from_threads(f, 16, 100);
@@ -143,11 +140,7 @@ TEST(Call, PreparesOnceForSixteenThreads) {  // OPDOCK-H-4
 }
 
 TEST(Call, SerialisesAnOpThatIsNotThreadSafe) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("s(Tensor x) -> ()", 0);
-    o.run = run_slowly;
-    return o;
-  }();
+  static const opdock_op op = make_op("s(Tensor x) -> ()", plan_nothing, run_slowly, nullptr, 0);
   TestFunction f(&op);
   most_inside = 0;
   call_from_threads(f, 8, 200);
@@ -175,12 +168,7 @@ opdock_status run_everything(const opdock_call* call, const opdock_value*, uint3
   return OPDOCK_OK;
 }
 const opdock_op& everything() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("e(Tensor x) -> ()");
-    o.plan = plan_everything;
-    o.run = run_everything;
-    return o;
-  }();
+  static const opdock_op op = make_op("e(Tensor x) -> ()", plan_everything, run_everything);
   return op;
 }
 
@@ -218,12 +206,7 @@ opdock_status run_marks(const opdock_call* call, const opdock_value*, uint32_t, 
 
 // A hook or a reference may call an op within a call.
 TEST(Call, WithinACallHasAWorkspaceOfItsOwn) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("w(Tensor x) -> ()");
-    o.plan = plan_marks;
-    o.run = run_marks;
-    return o;
-  }();
+  static const opdock_op op = make_op("w(Tensor x) -> ()", plan_marks, run_marks);
   TestFunction outer(&op), inner(&op);
   A a;
   const opdock_value x = A::value(a.tensor({2}));
@@ -270,11 +253,7 @@ opdock_status run_answer(const opdock_call* call, const opdock_value*, uint32_t,
 }
 
 TEST(Call, PassesOnStatusAndText) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("a(Tensor x) -> ()");
-    o.run = run_answer;
-    return o;
-  }();
+  static const opdock_op op = make_op("a(Tensor x) -> ()", plan_nothing, run_answer);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({4}));
@@ -318,11 +297,7 @@ opdock_status plan_spoilt(const opdock_call* call, const opdock_value* args, uin
 }
 
 TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
-  static const opdock_op op = [] {
-    opdock_op o = make_op("b(Tensor x) -> Tensor");
-    o.plan = plan_spoilt;
-    return o;
-  }();
+  static const opdock_op op = make_op("b(Tensor x) -> Tensor", plan_spoilt);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({2, 3}));
@@ -353,12 +328,7 @@ TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
 }
 
 TEST(Call, LeavesNothingAllocatedWhenItFails) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("c(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    o.run = run_answer;
-    return o;
-  }();
+  static const opdock_op op = make_op("c(Tensor x) -> Tensor", plan_like, run_answer);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({2, 3}));
@@ -369,11 +339,7 @@ TEST(Call, LeavesNothingAllocatedWhenItFails) {
 }
 
 TEST(Call, PlansOverShapesWithoutData) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("d(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    return o;
-  }();
+  static const opdock_op op = make_op("d(Tensor x) -> Tensor", plan_like);
   TestFunction f(&op);
   A a;
   opdock_tensor* x = a.tensor({2, 3});
@@ -423,12 +389,8 @@ opdock_status run_aligned(const opdock_call* call, const opdock_value*, uint32_t
   return OPDOCK_OK;
 }
 const opdock_op& aligned_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("aligned(Tensor x, Tensor[] more) -> Tensor");
-    o.plan = plan_aligned;
-    o.run = run_aligned;
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("aligned(Tensor x, Tensor[] more) -> Tensor", plan_aligned, run_aligned);
   return op;
 }
 
@@ -543,11 +505,7 @@ TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
 }
 
 TEST(Call, RefusesAPlanThatWasNotMade) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("g(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    return o;
-  }();
+  static const opdock_op op = make_op("g(Tensor x) -> Tensor", plan_like);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({2, 3}));
@@ -570,14 +528,12 @@ opdock_status plan_random(const opdock_call*, const opdock_value*, uint32_t, opd
   return OPDOCK_OK;
 }
 TEST(Call, AsksForAGeneratorWhereNumbersAreDrawn) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("r(Tensor x) -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_RANDOM);
-    o.plan = plan_random;
-    o.run = [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
-      return call->generator->seed == 5 ? OPDOCK_OK : OPDOCK_INTERNAL;
-    };
-    return o;
-  }();
+  static const opdock_op op = make_op(
+      "r(Tensor x) -> ()", plan_random,
+      [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+        return call->generator->seed == 5 ? OPDOCK_OK : OPDOCK_INTERNAL;
+      },
+      nullptr, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_RANDOM);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({4}));
@@ -620,16 +576,8 @@ opdock_status run_misuse(const opdock_call* call, const opdock_value* args, uint
 }
 
 TEST(Host, RefusesMisuse) {
-  static const opdock_op planner = [] {
-    opdock_op o = make_op("m(int what) -> ()");
-    o.plan = plan_misuse;
-    return o;
-  }();
-  static const opdock_op runner = [] {
-    opdock_op o = make_op("m(int what) -> ()");
-    o.run = run_misuse;
-    return o;
-  }();
+  static const opdock_op planner = make_op("m(int what) -> ()", plan_misuse);
+  static const opdock_op runner = make_op("m(int what) -> ()", plan_nothing, run_misuse);
   TestFunction f(&planner), g(&runner);
   EXPECT_EQ(f.invoke({A::integer(1)}), OPDOCK_INTERNAL);
   EXPECT_NE(std::string(f.error).find("plan, which must touch no device"), std::string::npos);
@@ -645,14 +593,12 @@ TEST(Host, RefusesMisuse) {
 }
 
 TEST(Host, LogsToTheRuntimeOfTheCall) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("l(int what) -> ()");
-    o.run = [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
-      call->host->log(call, 1, "from run");
-      return OPDOCK_OK;
-    };
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("l(int what) -> ()", plan_nothing,
+              [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+                call->host->log(call, 1, "from run");
+                return OPDOCK_OK;
+              });
   TestFunction f(&op), g(&op);
   EXPECT_EQ(f.invoke({A::integer(1)}), OPDOCK_OK) << f.error;
   EXPECT_EQ(f.resolver.logged, "1 from run");
@@ -682,14 +628,11 @@ class ThrowingResolver : public TestResolver {
 };
 
 TEST(Call, EndsForTheResolverAlsoIfTheNextTryThrows) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("incompatible(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
-      return opdock_status{OPDOCK_INCOMPATIBLE};
-    };
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("incompatible(Tensor x) -> Tensor", plan_like,
+              [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+                return opdock_status{OPDOCK_INCOMPATIBLE};
+              });
   ThrowingResolver resolver(&op);
   opdock_function function("test", *parse_schema(op.schema, nullptr), &resolver);
   A a;
@@ -721,17 +664,15 @@ class NextResolver : public TestResolver {
 
 TEST(Call, AnotherProviderGetsAWorkspaceOfItsOwnSize) {
   static void* found = nullptr;
-  static const opdock_op first = [] {
-    opdock_op o = make_op("further(Tensor(a!) x) -> ()");
-    o.plan = [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
-      plan->workspace_bytes = 256;
-      return opdock_status{OPDOCK_OK};
-    };
-    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
-      return opdock_status{OPDOCK_INCOMPATIBLE};
-    };
-    return o;
-  }();
+  static const opdock_op first = make_op(
+      "further(Tensor(a!) x) -> ()",
+      [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+        plan->workspace_bytes = 256;
+        return opdock_status{OPDOCK_OK};
+      },
+      [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+        return opdock_status{OPDOCK_INCOMPATIBLE};
+      });
   static const opdock_op second = [] {
     opdock_op o = first;
     o.plan = [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {

@@ -31,12 +31,7 @@ opdock_status run_count(const opdock_call*, const opdock_value*, uint32_t, opdoc
 }
 
 const opdock_op& checked_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op(kCheckedSchema);
-    o.plan = plan_like;
-    o.run = run_count;
-    return o;
-  }();
+  static const opdock_op op = make_op(kCheckedSchema, plan_like, run_count);
   return op;
 }
 
@@ -590,12 +585,8 @@ TEST(Checks, ColumnSlicesOfOneMatrixDoNotOverlap) {
 }
 
 TEST(Checks, AnInPlaceOpMayWriteTheVeryTensorItReads) {
-  static const opdock_op op = [] {
-    opdock_op o =
-        make_op("inplace(Tensor x) -> Tensor", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_IN_PLACE);
-    o.plan = plan_like;
-    return o;
-  }();
+  static const opdock_op op = make_op("inplace(Tensor x) -> Tensor", plan_like, run_nothing,
+                                      nullptr, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_IN_PLACE);
   TestFunction f(&op);
   A a;
   opdock_tensor* x = a.tensor({8});

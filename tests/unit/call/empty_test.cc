@@ -122,12 +122,8 @@ namespace opdock {
 namespace {
 
 TEST(Empty, GoesThroughACall) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("copy_empty(Tensor x) -> Tensor");
-    o.plan = opdock_copy_empty_plan;
-    o.run = opdock_copy_empty_run;
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("copy_empty(Tensor x) -> Tensor", opdock_copy_empty_plan, opdock_copy_empty_run);
   TestFunction f(&op);
   char memory[16];
   for (const Empty& empty : kEmpty) {

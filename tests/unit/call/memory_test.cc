@@ -58,11 +58,8 @@ opdock_status run_asking(const opdock_call* call, const opdock_value*, uint32_t,
 }
 
 const opdock_op* asking_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("asking(Tensor x) -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
-    o.run = run_asking;
-    return o;
-  }();
+  static const opdock_op op = make_op("asking(Tensor x) -> ()", plan_nothing, run_asking, nullptr,
+                                      OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
   return &op;
 }
 

@@ -189,11 +189,8 @@ opdock_status run_parallel(const opdock_call* call, const opdock_value* args, ui
 }
 
 TEST(Parallel, ExtensionIsFoundById) {
-  static const opdock_op op = [] {
-    opdock_op o = testing_support::make_op("p(int marks) -> ()");
-    o.run = run_parallel;
-    return o;
-  }();
+  static const opdock_op op =
+      testing_support::make_op("p(int marks) -> ()", testing_support::plan_nothing, run_parallel);
   testing_support::TestFunction f(&op);
   Marks marks(100);
   const int64_t address = reinterpret_cast<int64_t>(&marks);

@@ -237,13 +237,8 @@ namespace opdock {
 namespace {
 
 TEST(PluginHpp, RunsATypedOp) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("axpy(Tensor x, Tensor y, float a) -> Tensor");
-    o.plan = opdock_axpy_plan;
-    o.prepare = opdock_axpy_prepare;
-    o.run = opdock_axpy_run;
-    return o;
-  }();
+  static const opdock_op op = make_op("axpy(Tensor x, Tensor y, float a) -> Tensor",
+                                      opdock_axpy_plan, opdock_axpy_run, opdock_axpy_prepare);
   TestFunction f(&op);
   A a;
   opdock_tensor *x = a.tensor({100}), *y = a.tensor({100}), *z = a.tensor({100});
@@ -261,13 +256,8 @@ TEST(PluginHpp, RunsATypedOp) {
 }
 
 TEST(PluginHpp, TurnsExceptionsIntoStatuses) {  // OPDOCK-P-4
-  static const opdock_op op = [] {
-    opdock_op o = make_op("thrower(int what) -> ()");
-    o.plan = opdock_thrower_plan;
-    o.prepare = opdock_thrower_prepare;
-    o.run = opdock_thrower_run;
-    return o;
-  }();
+  static const opdock_op op = make_op("thrower(int what) -> ()", opdock_thrower_plan,
+                                      opdock_thrower_run, opdock_thrower_prepare);
   TestFunction f(&op);
   EXPECT_EQ(f.invoke({A::integer(0)}), OPDOCK_INTERNAL);
   EXPECT_STREQ(f.error, "thrower: prepare failed");
@@ -292,16 +282,11 @@ TEST(PluginHpp, TurnsExceptionsIntoStatuses) {  // OPDOCK-P-4
 }
 
 TEST(PluginHpp, ReadsEveryKindOfArgument) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op(
-        "all(Tensor? t, Tensor[] ts, Tensor?[] os, bool b, str s, complex c, ScalarType d, Device "
-        "v, "
-        "int? n, int[] ns, float[]? fs) -> ()");
-    o.plan = opdock_all_plan;
-    o.prepare = opdock_all_prepare;
-    o.run = opdock_all_run;
-    return o;
-  }();
+  static const opdock_op op = make_op(
+      "all(Tensor? t, Tensor[] ts, Tensor?[] os, bool b, str s, complex c, ScalarType d, Device "
+      "v, "
+      "int? n, int[] ns, float[]? fs) -> ()",
+      opdock_all_plan, opdock_all_run, opdock_all_prepare);
   TestFunction f(&op);
   A a;
   static const double parts[2] = {1, 2};
@@ -321,12 +306,8 @@ TEST(PluginHpp, ReadsEveryKindOfArgument) {
 }
 
 TEST(PluginHpp, RefusesAFunctionThatIsNotTheSchemas) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("axpy(Tensor x, Tensor y) -> Tensor");
-    o.plan = opdock_axpy_plan;
-    o.run = opdock_axpy_run;
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("axpy(Tensor x, Tensor y) -> Tensor", opdock_axpy_plan, opdock_axpy_run);
   TestFunction f(&op);
   A a;
   opdock_value x = A::value(a.tensor({3}));
@@ -334,12 +315,8 @@ TEST(PluginHpp, RefusesAFunctionThatIsNotTheSchemas) {
   EXPECT_NE(std::string(f.error).find("found 2 arguments, and the plugin's function takes 3"),
             std::string::npos)
       << f.error;
-  static const opdock_op typed = [] {
-    opdock_op o = make_op("axpy(Tensor x, Tensor y, int a) -> Tensor");
-    o.plan = opdock_axpy_plan;
-    o.run = opdock_axpy_run;
-    return o;
-  }();
+  static const opdock_op typed =
+      make_op("axpy(Tensor x, Tensor y, int a) -> Tensor", opdock_axpy_plan, opdock_axpy_run);
   TestFunction g(&typed);
   EXPECT_EQ(g.invoke({x, x, A::integer(1)}, {nullptr}), OPDOCK_INTERNAL);
   EXPECT_NE(std::string(g.error).find("takes a float"), std::string::npos) << g.error;

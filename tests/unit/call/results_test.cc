@@ -341,11 +341,8 @@ opdock_status run_make(const opdock_call* call, const opdock_value* args, uint32
   return what == 1 ? call->host->set_error(call, OPDOCK_UNSUPPORTED, "no mood") : OPDOCK_OK;
 }
 const opdock_op* make_object_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("make(int what) -> (int, float, bool, Object(counted))");
-    o.run = run_make;
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("make(int what) -> (int, float, bool, Object(counted))", plan_nothing, run_make);
   return &op;
 }
 
@@ -368,15 +365,13 @@ TEST(Results, AreNumbersAndObjects) {
 }
 
 TEST(Results, ThatAreNoTensorsNeedRoomOfAPlannedCallToo) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("make_one(int what) -> Object(counted)");
-    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value* results, uint32_t) {
-      results[0].tag = OPDOCK_TAG_OBJECT;
-      results[0].as.object = &(new Counted("counted"))->object;
-      return OPDOCK_OK;
-    };
-    return o;
-  }();
+  static const opdock_op op = make_op(
+      "make_one(int what) -> Object(counted)", plan_nothing,
+      [](const opdock_call*, const opdock_value*, uint32_t, opdock_value* results, uint32_t) {
+        results[0].tag = OPDOCK_TAG_OBJECT;
+        results[0].as.object = &(new Counted("counted"))->object;
+        return OPDOCK_OK;
+      });
   TestFunction f(&op);
   opdock_plan plan{};
   plan.struct_size = sizeof plan;
@@ -434,16 +429,13 @@ TEST(Objects, AreGivenBackInAForkedChildToo) {  // OPDOCK-P-9
 
 TEST(Objects, ThatEndBeforeReleaseAreRefused) {
   static const opdock_op use = make_op("use_short(Object(counted) o) -> ()");
-  static const opdock_op make = [] {
-    opdock_op o = make_op("make_short(int object) -> Object(counted)");
-    o.run = [](const opdock_call*, const opdock_value* args, uint32_t, opdock_value* results,
-               uint32_t) {
-      results[0].tag = OPDOCK_TAG_OBJECT;
-      results[0].as.object = reinterpret_cast<opdock_object*>(args[0].as.i64);
-      return OPDOCK_OK;
-    };
-    return o;
-  }();
+  static const opdock_op make = make_op(
+      "make_short(int object) -> Object(counted)", plan_nothing,
+      [](const opdock_call*, const opdock_value* args, uint32_t, opdock_value* results, uint32_t) {
+        results[0].tag = OPDOCK_TAG_OBJECT;
+        results[0].as.object = reinterpret_cast<opdock_object*>(args[0].as.i64);
+        return OPDOCK_OK;
+      });
   Counted short_one("counted");
   short_one.object.struct_size = offsetof(opdock_object, release);
   opdock_value value{};

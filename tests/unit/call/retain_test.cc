@@ -120,11 +120,8 @@ opdock_status run_waiting(const opdock_call* call, const opdock_value*, uint32_t
 }
 
 TEST(Cancel, EndsACallThatAsks) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("wait() -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK);
-    o.run = run_waiting;
-    return o;
-  }();
+  static const opdock_op op = make_op("wait() -> ()", plan_nothing, run_waiting, nullptr,
+                                      OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK);
   TestFunction f(&op);
   EXPECT_EQ(f.invoke({}), OPDOCK_OK) << f.error;
   EXPECT_EQ(f.resolver.asked, 3);

@@ -117,15 +117,24 @@ inline opdock_status plan_like(const opdock_call*, const opdock_value* args, uin
   return OPDOCK_OK;
 }
 
-inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_SAFE) {
+// Makes an op of these functions; its strings belong to the caller.
+inline opdock_op make_op(const char* schema, decltype(opdock_op::plan) plan,
+                         decltype(opdock_op::run) run = run_nothing,
+                         decltype(opdock_op::prepare) prepare = nullptr,
+                         uint32_t flags = OPDOCK_OP_THREAD_SAFE) {
   opdock_op op{};
   op.struct_size = sizeof op;
   op.flags = flags;
   op.schema = schema;
   op.doc = "";
-  op.plan = plan_nothing;
-  op.run = run_nothing;
+  op.plan = plan;
+  op.prepare = prepare;
+  op.run = run;
   return op;
+}
+// Makes an op that does nothing.
+inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_SAFE) {
+  return make_op(schema, plan_nothing, run_nothing, nullptr, flags);
 }
 
 // double(Tensor x) -> Tensor returns 2 * x for one-dimensional float32. The op lives as long as the
@@ -139,12 +148,7 @@ inline opdock_status run_double(const opdock_call*, const opdock_value* args, ui
   return OPDOCK_OK;
 }
 inline const opdock_op* double_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("double(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    o.run = run_double;
-    return o;
-  }();
+  static const opdock_op op = make_op("double(Tensor x) -> Tensor", plan_like, run_double);
   return &op;
 }
 

@@ -733,12 +733,8 @@ opdock_status run_workspace(const opdock_call* call, const opdock_value*, uint32
 
 TEST(GpuCall, GivesDeviceWorkspaceAndTakesItBack) {
   in_child(kTwoGpus, [](const std::string& record) {
-    static const opdock_op op = [] {
-      opdock_op o = make_op("w(Tensor x) -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
-      o.plan = plan_workspace;
-      o.run = run_workspace;
-      return o;
-    }();
+    static const opdock_op op = make_op("w(Tensor x) -> ()", plan_workspace, run_workspace, nullptr,
+                                        OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
     TestFunction f(&op);
     f.resolver.driver = driver();
     A a;

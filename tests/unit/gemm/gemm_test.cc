@@ -51,12 +51,7 @@ opdock_status run_gemm(const opdock_call* call, const opdock_value* args, uint32
   return table(call)->run(call, &wanted, nullptr, 0);
 }
 const opdock_op* gemm_op() {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("g(int what) -> ()");
-    o.plan = plan_gemm;
-    o.run = run_gemm;
-    return o;
-  }();
+  static const opdock_op op = make_op("g(int what) -> ()", plan_gemm, run_gemm);
   return &op;
 }
 
@@ -104,13 +99,11 @@ TEST(Gemm, TakesTheStructOfANewerHeader) {
   newer.known.struct_size = sizeof newer;
   static const opdock_gemm* longer;
   longer = &newer.known;
-  static const opdock_op op = [] {
-    opdock_op o = make_op("g(int what) -> ()");
-    o.run = [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
-      return table(call)->run(call, longer, nullptr, 0);
-    };
-    return o;
-  }();
+  static const opdock_op op =
+      make_op("g(int what) -> ()", plan_nothing,
+              [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+                return table(call)->run(call, longer, nullptr, 0);
+              });
   TestFunction f(&op);
   ASSERT_EQ(f.invoke({A::integer(0)}), OPDOCK_OK) << f.error;
   EXPECT_EQ(numbers.d, (std::vector<float>{5, 7, 14, 13}));
