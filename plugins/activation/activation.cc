@@ -41,8 +41,8 @@ void compute(Call& call, Tensor out, const Arguments& of) {
 }
 
 void plan_biased(Plan& plan, Tensor x, Tensor bias) {
-  check_first(plan, x, "x");
-  check_bias(bias, x);
+  opdock::check_first_rows(plan, x, "x");
+  opdock::check_row_vector(bias, "bias", x, "x", x.size(-1));
   plan.output(x.like());
 }
 void run_biased(Call& call, Results results, Activation act, Tensor x, Tensor bias) {
@@ -62,7 +62,7 @@ void run_bias_gelu(Call& call, Results results, Tensor x, Tensor bias,
 }
 
 void plan_silu(Plan& plan, Tensor x) {
-  check_first(plan, x, "x");
+  opdock::check_first_rows(plan, x, "x");
   plan.output(x.like());
 }
 void run_silu(Call& call, Results results, Tensor x) {
@@ -70,8 +70,8 @@ void run_silu(Call& call, Results results, Tensor x) {
 }
 
 void plan_silu_mul(Plan& plan, Tensor gate, Tensor up) {
-  check_first(plan, gate, "gate");
-  check_like(up, "up", gate, "gate");
+  opdock::check_first_rows(plan, gate, "gate");
+  opdock::check_rows_like(up, "up", gate, "gate");
   plan.output(gate.like());
 }
 void run_gated(Call& call, Results results, Activation act, Tensor gate, Tensor up) {
@@ -91,7 +91,7 @@ void run_gelu_mul(Call& call, Results results, Tensor gate, Tensor up,
 
 void plan_swiglu(Plan& plan, Tensor x, OptionalTensor bias) {
   check_halves(plan, x);
-  check_bias(bias, x);
+  opdock::check_row_vector(bias, "bias", x, "x", x.size(-1));
   plan.output(x.like().with_size(-1, x.size(-1) / 2));
 }
 void plan_geglu(Plan& plan, Tensor x, OptionalTensor bias, std::string_view approximate) {
@@ -101,8 +101,8 @@ void plan_geglu(Plan& plan, Tensor x, OptionalTensor bias, std::string_view appr
 void run_halves(Call& call, Results results, Activation act, Tensor x, OptionalTensor bias) {
   // The gate is the second half.
   Arguments of = {act, x, bias, x, bias};
-  of.data[kX] = second_half(x);
-  of.data[kXBias] = second_half(bias);
+  of.data[kX] = opdock::second_half(x);
+  of.data[kXBias] = opdock::second_half(bias);
   compute(call, results[0], of);
 }
 void run_geglu(Call& call, Results results, Tensor x, OptionalTensor bias,

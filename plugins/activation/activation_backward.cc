@@ -83,7 +83,7 @@ void compute(Call& call, const Arguments& of) {
 }
 
 void plan_bias_add(Plan& plan, Tensor grad) {
-  check_first(plan, grad, "grad");
+  opdock::check_first_rows(plan, grad, "grad");
   plan.output(grad.like());
   plan.output(opdock::Layout(grad.dtype(), {grad.size(-1)}));
   opdock::plan_column_sums(&plan, grad, grad.size(-1), 1);
@@ -93,9 +93,9 @@ void run_bias_add(Call& call, Results results, Tensor grad) {
 }
 
 void plan_biased(Plan& plan, Tensor grad, Tensor x, Tensor bias) {
-  check_first(plan, x, "x");
-  check_bias(bias, x);
-  check_like(grad, "grad", x, "x");
+  opdock::check_first_rows(plan, x, "x");
+  opdock::check_row_vector(bias, "bias", x, "x", x.size(-1));
+  opdock::check_rows_like(grad, "grad", x, "x");
   plan.output(x.like());
   plan.output(bias.like());
   opdock::plan_column_sums(&plan, x, x.size(-1), 1);
@@ -116,8 +116,8 @@ void run_bias_gelu(Call& call, Results results, Tensor grad, Tensor x, Tensor bi
 }
 
 void plan_silu(Plan& plan, Tensor grad, Tensor x) {
-  check_first(plan, x, "x");
-  check_like(grad, "grad", x, "x");
+  opdock::check_first_rows(plan, x, "x");
+  opdock::check_rows_like(grad, "grad", x, "x");
   plan.output(x.like());
 }
 void run_silu(Call& call, Results results, Tensor grad, Tensor x) {
@@ -125,9 +125,9 @@ void run_silu(Call& call, Results results, Tensor grad, Tensor x) {
 }
 
 void plan_silu_mul(Plan& plan, Tensor grad, Tensor gate, Tensor up) {
-  check_first(plan, gate, "gate");
-  check_like(grad, "grad", gate, "gate");
-  check_like(up, "up", gate, "gate");
+  opdock::check_first_rows(plan, gate, "gate");
+  opdock::check_rows_like(grad, "grad", gate, "gate");
+  opdock::check_rows_like(up, "up", gate, "gate");
   plan.output(gate.like());
   plan.output(up.like());
 }
@@ -148,7 +148,7 @@ void run_gelu_mul(Call& call, Results results, Tensor grad, Tensor gate, Tensor 
 
 void plan_swiglu(Plan& plan, Tensor grad, Tensor x, OptionalTensor bias) {
   check_halves(plan, x);
-  check_bias(bias, x);
+  opdock::check_row_vector(bias, "bias", x, "x", x.size(-1));
   check(grad, "grad").same_dtype_as(x, "x").same_device_as(x, "x").ndim(x.ndim());
   for (int32_t dim = 0; dim + 1 < x.ndim(); ++dim) check(grad, "grad").size(dim, x.size(dim));
   check(grad, "grad").size(-1, x.size(-1) / 2);
@@ -169,9 +169,9 @@ void run_halves(Call& call, Results results, Activation act, Tensor grad, Tensor
   const Tensor grad_x = results[0];
   // The gate is the second half.
   Arguments of = {act, grad_x, grad_x, grad, x, bias, x, bias, grad_bias};
-  of.data[kGradX] = second_half(grad_x);
-  of.data[kOfX] = second_half(x);
-  of.data[kOfXBias] = second_half(bias);
+  of.data[kGradX] = opdock::second_half(grad_x);
+  of.data[kOfX] = opdock::second_half(x);
+  of.data[kOfXBias] = opdock::second_half(bias);
   compute(call, of);
 }
 void run_geglu(Call& call, Results results, Tensor grad, Tensor x, OptionalTensor bias,

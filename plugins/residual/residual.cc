@@ -20,28 +20,6 @@ using OptionalTensor = std::optional<Tensor>;
 
 constexpr auto kCombine = OPDOCK_KERNEL_FAMILY("residual::combine", opdock::RowTypes);
 
-// Checks the argument whose shape, dtype and device all others must have.
-void check_first(const Plan& plan, Tensor x, const char* name) {
-  opdock::check_row_dtype(plan, x, name);
-  check(x, name).ndim_at_least(1);
-  opdock::check_rows(x, name);
-}
-void check_like(const OptionalTensor& tensor, const char* name, Tensor x, const char* x_name) {
-  if (!tensor) return;
-  check(*tensor, name).same_dtype_as(x, x_name).same_device_as(x, x_name).same_shape_as(x, x_name);
-  opdock::check_rows(*tensor, name);
-}
-void check_columns(const OptionalTensor& tensor, const char* name, Tensor x, const char* x_name,
-                   int64_t size) {
-  if (!tensor) return;
-  check(*tensor, name)
-      .same_dtype_as(x, x_name)
-      .same_device_as(x, x_name)
-      .shape({size})
-      .contiguous()
-      .aligned(static_cast<uint64_t>(x.dtype().bytes()));
-}
-
 struct Arguments {
   Kind kind;
   double factor;
@@ -80,11 +58,11 @@ LayerForm layer_form(std::string_view form) {
 void plan_residual_add(Plan& plan, Tensor hidden, Tensor residual, OptionalTensor attention,
                        OptionalTensor bias, OptionalTensor attention_bias, std::string_view form,
                        double divisor) {
-  check_first(plan, hidden, "hidden");
-  check_like(residual, "residual", hidden, "hidden");
-  check_like(attention, "attention", hidden, "hidden");
-  check_columns(bias, "bias", hidden, "hidden", hidden.size(-1));
-  check_columns(attention_bias, "attention_bias", hidden, "hidden", hidden.size(-1));
+  opdock::check_first_rows(plan, hidden, "hidden");
+  opdock::check_rows_like(residual, "residual", hidden, "hidden");
+  opdock::check_rows_like(attention, "attention", hidden, "hidden");
+  opdock::check_row_vector(bias, "bias", hidden, "hidden", hidden.size(-1));
+  opdock::check_row_vector(attention_bias, "attention_bias", hidden, "hidden", hidden.size(-1));
   if (!(divisor > 0) || !std::isfinite(divisor))
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'divisor': found ", divisor,
@@ -118,8 +96,8 @@ void run_residual_add(Call& call, Results results, Tensor hidden, Tensor residua
 }
 
 void plan_vector_add(Plan& plan, Tensor a, Tensor b, double) {
-  check_first(plan, a, "a");
-  check_like(b, "b", a, "a");
+  opdock::check_first_rows(plan, a, "a");
+  opdock::check_rows_like(b, "b", a, "a");
   plan.output(a.like());
 }
 void run_vector_add(Call& call, Results results, Tensor a, Tensor b, double gamma) {
@@ -127,15 +105,14 @@ void run_vector_add(Call& call, Results results, Tensor a, Tensor b, double gamm
 }
 
 void plan_moe_res_matmul(Plan& plan, Tensor residual, Tensor coef, Tensor output) {
-  check_first(plan, residual, "residual");
-  check_columns(coef, "coef", residual, "residual", 2 * residual.size(-1));
-  check_like(output, "output", residual, "residual");
+  opdock::check_first_rows(plan, residual, "residual");
+  opdock::check_row_vector(coef, "coef", residual, "residual", 2 * residual.size(-1));
+  opdock::check_rows_like(output, "output", residual, "residual");
   plan.output(residual.like());
 }
 void run_moe_res_matmul(Call& call, Results results, Tensor residual, Tensor coef, Tensor output) {
   Arguments of = {kWeighted, 1, output, residual, {}, coef, coef};
-  if (residual.numel() > 0)
-    of.data[kBias] = static_cast<char*>(coef.raw()) + residual.size(-1) * residual.dtype().bytes();
+  of.data[kBias] = opdock::second_half(coef);
   compute(call, results[0], of);
 }
 

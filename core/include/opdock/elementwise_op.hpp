@@ -90,6 +90,13 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
   return elements;
 }
 
+// Returns where the second half of the first row begins, for the `data` of make_elements(); NULL if
+// the tensor is absent or empty. Its rows have an even number of elements.
+inline void* second_half(const std::optional<Tensor>& tensor) {
+  if (!tensor || tensor->is_empty()) return nullptr;
+  return static_cast<char*>(tensor->raw()) + tensor->size(-1) / 2 * tensor->dtype().bytes();
+}
+
 // Changes `elements`, made without by_columns, for a kernel that calls for_joined_elements(), if
 // that is faster: if the first tensor, the only output, is one run of aligned vectors, but rows end
 // inside of vectors. Returns false if the elements are still for for_elements().

@@ -5,6 +5,7 @@
 #define OPDOCK_ROW_OP_HPP_
 
 #include <algorithm>
+#include <optional>
 
 #include "opdock/row_launch.hpp"
 #include "opdock/rows.hpp"
@@ -25,7 +26,42 @@ inline void check_row_dtype(const Plan& plan, Tensor tensor, const char* name) {
 // Checks that each row has no gaps and each element is aligned; batch dimensions may have any
 // strides. Throws an Error that names the argument.
 inline void check_rows(Tensor tensor, const char* name) {
-  check(tensor, name).contiguous_last_dim().aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+  check(tensor, name).contiguous_last_dim().aligned();
+}
+
+// Checks the argument with which an op compares the others: check_row_dtype(), `least` to `most`
+// dimensions, and check_rows(). Throws an Error that names the argument: OPDOCK_INVALID_ARGUMENT
+// for the dimensions, OPDOCK_UNSUPPORTED for the rest.
+inline void check_first_rows(const Plan& plan, Tensor x, const char* name, int32_t least = 1,
+                             int32_t most = OPDOCK_MAX_NDIM) {
+  check_row_dtype(plan, x, name);
+  check(x, name).ndim(least, most);
+  check_rows(x, name);
+}
+
+// Checks that the tensor, if there is one, has the dtype, device and shape of x, the argument
+// x_name, and passes check_rows(). Throws an Error that names the argument and x_name:
+// OPDOCK_INVALID_ARGUMENT where it differs from x, OPDOCK_UNSUPPORTED for its rows.
+inline void check_rows_like(const std::optional<Tensor>& tensor, const char* name, Tensor x,
+                            const char* x_name) {
+  if (!tensor) return;
+  check(*tensor, name).like(x, x_name);
+  check_rows(*tensor, name);
+}
+
+// Checks that the tensor, if there is one, is a contiguous vector of `size` elements, such as a
+// bias with one number for each column, and has the dtype and device of x, the argument x_name.
+// Throws an Error that names the argument and x_name: OPDOCK_INVALID_ARGUMENT where dtype, device
+// or shape are others, OPDOCK_UNSUPPORTED where the elements have gaps or are not aligned.
+inline void check_row_vector(const std::optional<Tensor>& tensor, const char* name, Tensor x,
+                             const char* x_name, int64_t size) {
+  if (!tensor) return;
+  check(*tensor, name)
+      .same_dtype_as(x, x_name)
+      .same_device_as(x, x_name)
+      .shape({size})
+      .contiguous()
+      .aligned();
 }
 
 // The element types of kernels over rows on a GPU.

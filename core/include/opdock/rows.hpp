@@ -41,6 +41,11 @@ Rows<N> make_rows(const std::optional<Tensor> (&tensors)[N]) {
   return rows;
 }
 
+// Returns the address of the first element; NULL if the tensor is absent.
+inline void* raw_or_null(const std::optional<Tensor>& tensor) {
+  return tensor ? tensor->raw() : nullptr;
+}
+
 // Returns whether every row of tensor t begins at a multiple of `bytes`, so that wide loads are
 // possible. element: bytes of an element.
 template <int N>

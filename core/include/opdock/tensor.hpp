@@ -220,6 +220,25 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("device ", x_.device().name()),
          detail::concat(other.device().name(), as(other_name)), "move one of the two");
   }
+  // Checks that the tensor has the other one's dtype, device and shape.
+  const Check& like(Tensor other, const char* other_name = nullptr) const {
+    return same_dtype_as(other, other_name)
+        .same_device_as(other, other_name)
+        .same_shape_as(other, other_name);
+  }
+  // Checks that the tensor can be repeated to the other one's shape: compared from the last
+  // dimension on, each of its sizes is 1 or the other's.
+  const Check& broadcasts_to(Tensor other, const char* other_name = nullptr) const {
+    bool fits = x_.ndim() <= other.ndim();
+    for (int32_t i = 1; fits && i <= x_.ndim(); ++i)
+      fits = x_.size(-i) == other.size(-i) || x_.size(-i) == 1;
+    if (fits) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()),
+         detail::concat("one that broadcasts to ",
+                        other_name != nullptr ? other_name : "another argument", "'s ",
+                        other.shape_text()),
+         "give its dimensions size 1 where one serves all");
+  }
   const Check& not_empty() const {
     if (x_.numel() != 0) return *this;
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()), "at least one element",
@@ -242,6 +261,8 @@ class Check {
          detail::concat("an address ", address % bytes, " past a multiple of ", bytes),
          detail::concat("one aligned to ", bytes, " bytes"), "copy it first");
   }
+  // Checks that the address is a multiple of the size of an element.
+  const Check& aligned() const { return aligned(static_cast<uint64_t>(x_.dtype().bytes())); }
   const Check& no_overlap_with(Tensor other, const char* other_name = nullptr) const {
     if (!x_.has_data() || !other.has_data() || !may_overlap(x_, other)) return *this;
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("memory shared with ", another(other_name)),
@@ -285,6 +306,14 @@ class Check {
 
 inline Check check(Tensor tensor, const char* name) {
   return Check(tensor, name);
+}
+
+// Throws an Error, OPDOCK_INVALID_ARGUMENT, that names the argument and its value, unless is_good.
+// wanted: which values are good and what to do, such as "a share, from 0 to 1; 0.1 is usual".
+inline void check_number(double value, const char* name, bool is_good, const char* wanted) {
+  if (is_good) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              detail::concat("argument '", name, "': found ", value, ", wanted ", wanted));
 }
 
 // ------------------------------------------------------------------------------ dtype dispatch

@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstring>
 
+#include "opdock/elementwise_op.hpp"
 #include "opdock/plugin.hpp"
 #include "support.h"
 
@@ -105,6 +106,7 @@ TEST(Check, NamesTheArgumentAndWhatWasWanted) {
   moved->device = {OPDOCK_CUDA, 1};
   Tensor g(moved);
   Tensor odd(a.tensor({3}, kF32, {1}, static_cast<char*>(x.raw()) + 4));
+  Tensor between(a.tensor({3}, kF32, {1}, static_cast<char*>(x.raw()) + 2));
   const std::pair<std::string, std::string> rows[] = {
       {problem_of([&] { check(i, "i").dtype(dtype_of<float>(), dtype_of<half>()); }),
        "argument 'i': found dtype int32, wanted float32, float16; convert it"},
@@ -122,17 +124,29 @@ TEST(Check, NamesTheArgumentAndWhatWasWanted) {
       {problem_of([&] { check(y, "y").same_shape_as(x); }), "as another argument has"},
       {problem_of([&] { check(g, "g").same_device_as(x, "x"); }),
        "found device cuda:1, wanted cpu"},
+      {problem_of([&] { check(i, "i").like(x, "x"); }), "found dtype int32, wanted float32"},
+      {problem_of([&] { check(g, "g").like(x, "x"); }), "found device cuda:1, wanted cpu"},
+      {problem_of([&] { check(y, "y").like(x, "x"); }), "found shape [3, 2], wanted [2, 3]"},
+      {problem_of([&] { check(y, "y").broadcasts_to(x, "x"); }),
+       "argument 'y': found shape [3, 2], wanted one that broadcasts to x's [2, 3]; give its "
+       "dimensions size 1 where one serves all"},
+      {problem_of([&] { check(x, "x").broadcasts_to(odd); }),
+       "found shape [2, 3], wanted one that broadcasts to another argument's [3]"},
       {problem_of([&] { check(e, "e").not_empty(); }), "found shape [0, 3], wanted at least one"},
       {problem_of([&] { check(t, "t").contiguous(); }),
        "argument 't': found strides [1, 2] for shape [2, 3], wanted contiguous rows"},
       {problem_of([&] { check(t, "t").contiguous_last_dim(); }), "stride 1 in the last dimension"},
       {problem_of([&] { check(odd, "odd").aligned(8); }),
        "found an address 4 past a multiple of 8"},
+      {problem_of([&] { check(between, "between").aligned(); }),
+       "found an address 2 past a multiple of 4"},
       {problem_of([&] { check(odd, "odd").no_overlap_with(x, "x"); }), "memory shared with 'x'"},
       {problem_of([&] { x.data<double>(); }), "data<float64>() of a tensor of float32"},
       {problem_of([&] { x.size(2); }), "dimension 2 of a tensor of 2"},
       {problem_of([&] { dispatch<float, double>(i, "i", [](auto) {}); }),
        "argument 'i': found dtype int32, wanted float32, float64"},
+      {problem_of([&] { check_number(-0.5, "p", false, "a share, from 0 to 1"); }),
+       "argument 'p': found -0.5, wanted a share, from 0 to 1"},
       {problem_of([&] { Dim3(int64_t{1} << 33); }), "8589934592"},
       {problem_of([&] { x.like().with_size(2, 1); }), "no size 1 at 2"},
       {problem_of([&] { Layout(dtype_of<float>(), {int64_t{1} << 40, int64_t{1} << 40}); }),
@@ -143,8 +157,56 @@ TEST(Check, NamesTheArgumentAndWhatWasWanted) {
         << "found: " << found << "\nwanted: " << wanted;
   }
   check(x, "x").dtype(dtype_of<float>()).ndim(2).shape({2, 3}).size(0, 2).contiguous().aligned(4);
-  check(x, "x").contiguous_last_dim().not_empty().no_overlap_with(y).same_device_as(y);
+  check(x, "x").contiguous_last_dim().not_empty().no_overlap_with(y).same_device_as(y).like(t);
+  check(odd, "odd").aligned().broadcasts_to(x);
+  check_number(0.5, "p", true, "a share, from 0 to 1");
+  check(Tensor(a.tensor({1, 3})), "one").broadcasts_to(x);
   check(Tensor(odd.get(), OPDOCK_VALUE_NO_DATA), "odd").aligned(8).no_overlap_with(x);
+}
+
+TEST(Check, OfRowsNamesBothArguments) {
+  A a;
+  opdock_call cpu{}, gpu{};
+  cpu.device = kCpu;
+  gpu.device = {OPDOCK_CUDA, 0};
+  const Plan plan(&cpu, nullptr), gpu_plan(&gpu, nullptr);
+  Tensor x(a.tensor({2, 3})), d(a.tensor({2, 3}, kF64)), t(a.tensor({2, 3}, kF32, {1, 2}));
+  Tensor i(a.tensor({2, 3}, kI32)), none(a.tensor({})), v(a.tensor({3}));
+  Tensor apart(a.tensor({3}, kF32, {2}));
+  const std::optional<Tensor> absent;
+  const std::pair<std::string, std::string> rows[] = {
+      {problem_of([&] { check_first_rows(plan, i, "i"); }), "argument 'i': found dtype int32"},
+      {problem_of([&] { check_first_rows(gpu_plan, d, "d"); }), "found dtype float64"},
+      {problem_of([&] { check_first_rows(plan, none, "none"); }), "wanted 1 or more"},
+      {problem_of([&] { check_first_rows(plan, x, "x", 3, 4); }), "wanted 3 to 4"},
+      {problem_of([&] { check_first_rows(plan, t, "t"); }), "stride 1 in the last dimension"},
+      {problem_of([&] { check_rows_like(v, "v", x, "x"); }),
+       "argument 'v': found shape [3], wanted [2, 3], as 'x' has"},
+      {problem_of([&] { check_rows_like(t, "t", x, "x"); }), "stride 1 in the last dimension"},
+      {problem_of([&] { check_row_vector(i, "i", x, "x", 3); }), "wanted float32, as 'x' has"},
+      {problem_of([&] { check_row_vector(v, "v", x, "x", 4); }), "found shape [3], wanted [4]"},
+      {problem_of([&] { check_row_vector(apart, "apart", x, "x", 3); }), "contiguous rows"},
+  };
+  for (const auto& [found, wanted] : rows) {
+    EXPECT_NE(found.find(wanted), std::string::npos)
+        << "found: " << found << "\nwanted: " << wanted;
+  }
+  check_first_rows(plan, d, "d");
+  check_first_rows(gpu_plan, x, "x", 2, 2);
+  check_rows_like(absent, "absent", x, "x");
+  check_rows_like(x, "x", t, "t");
+  check_row_vector(absent, "absent", x, "x", 3);
+  check_row_vector(v, "v", x, "x", 3);
+}
+
+TEST(Rows, AddressesOfAbsentAndEmptyTensors) {
+  A a;
+  const Tensor x(a.tensor({2, 4}, kF64, {8, 1})), empty(a.tensor({0, 4}));
+  EXPECT_EQ(raw_or_null(x), x.raw());
+  EXPECT_EQ(raw_or_null(std::nullopt), nullptr);
+  EXPECT_EQ(second_half(x), x.data<double>() + 2);
+  EXPECT_EQ(second_half(empty), nullptr);
+  EXPECT_EQ(second_half(std::nullopt), nullptr);
 }
 
 TEST(Tensor, LikeHasItsShape) {
