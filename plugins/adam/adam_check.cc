@@ -9,6 +9,7 @@ namespace {
 
 using opdock::Check;
 using opdock::check;
+using opdock::check_number;
 using opdock::Dtype;
 using opdock::Error;
 using opdock::Tensor;
@@ -37,10 +38,6 @@ bool has_strides_of(Tensor x, Tensor other) {
   return true;
 }
 
-void check_aligned(const Check& checked, Tensor x) {
-  checked.aligned(static_cast<uint64_t>(x.dtype().bytes()));
-}
-
 // Calls body(check, tensor, i) for each tensor. If the body throws, it is called again with the
 // tensor's number in its name: names are made only in that case, because lists are long.
 template <class Body>
@@ -67,7 +64,7 @@ void check_params(const Tensors& params, bool is_cpu) {
       checked.dtype(kFloat, opdock::dtype_of<opdock::half>(), opdock::dtype_of<opdock::bfloat16>());
     }
     if (!has_no_gaps(x)) checked.contiguous();
-    check_aligned(checked, x);
+    checked.aligned();
   });
 }
 
@@ -94,7 +91,7 @@ void check_beside(const Tensors& list, const char* name, const Tensors& params,
                          opdock::detail::list_text(x.strides(), x.ndim()), ", wanted ",
                          opdock::detail::list_text(param.strides(), param.ndim()), ", as 'params[",
                          i, "]' has; copy it into a tensor like that one"));
-    check_aligned(checked, x);
+    checked.aligned();
   });
 }
 
@@ -104,12 +101,6 @@ void check_one_number(const OptionalTensor& x, const char* name) {
   if (x->numel() != 1)
     throw Error(OPDOCK_INVALID_ARGUMENT, concat("argument '", name, "': found shape ",
                                                 x->shape_text(), ", wanted one element"));
-}
-
-void check_number(double value, const char* name, bool is_good, const char* wanted) {
-  if (is_good) return;
-  throw Error(OPDOCK_INVALID_ARGUMENT,
-              concat("argument '", name, "': found ", value, ", wanted ", wanted));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ void check_added(const OptionalTensor& added, const char* name, const Arguments&
       .dtype(opdock::dtype_of<float>(), of.q.dtype())
       .same_device_as(of.q, "q")
       .ndim(4)
-      .aligned(static_cast<uint64_t>(added->dtype().bytes()));
+      .aligned();
   const int64_t sizes[] = {of.q.size(0), of.q.size(2), of.q.size(1), of.k.size(1)};
   for (int32_t dim = 0; dim < 4; ++dim)
     if (added->size(dim) != 1) check(*added, name).size(dim, sizes[dim]);
@@ -37,7 +37,7 @@ void check_all(const Plan& plan, const Arguments& of) {
   const int64_t batch = of.q.size(0), size = of.q.size(3);
   const Cache kind = cache_kind(of.q, of.k, "k");
   if (kind == kSame && lies_by_columns(of.k))
-    check(of.k, "k").ndim(4).aligned(static_cast<uint64_t>(of.k.dtype().bytes()));
+    check(of.k, "k").ndim(4).aligned();
   else
     check_heads(of.k, "k");
   check(of.k, "k").size(0, batch).size(3, size);

@@ -28,8 +28,7 @@ inline bool lies_by_columns(Tensor x) {
 }
 
 inline void check_queries(const Plan& plan, Tensor q) {
-  opdock::check_row_dtype(plan, q, "q");
-  check_heads(q, "q");
+  opdock::check_first_rows(plan, q, "q", 4, 4);
   if (q.size(3) < 1 || q.size(3) > kMaxSize)
     throw Error(OPDOCK_UNSUPPORTED, concat("argument 'q': found heads of ", q.size(3),
                                            " elements, shape ", q.shape_text(), ", wanted 1 to ",

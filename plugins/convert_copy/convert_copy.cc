@@ -41,7 +41,7 @@ void check_element(Tensor tensor, const char* name) {
       .dtype(dtype_of<float>(), dtype_of<opdock::half>(), dtype_of<opdock::bfloat16>(),
              dtype_of<double>(), dtype_of<int32_t>(), dtype_of<int64_t>(), dtype_of<uint8_t>(),
              dtype_of<bool>())
-      .aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+      .aligned();
 }
 
 // The smaller of the two dtypes goes over the bus.

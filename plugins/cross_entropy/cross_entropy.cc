@@ -46,14 +46,14 @@ void check_row_value(Tensor tensor, const char* name, Tensor logits) {
     check(tensor, name).dtype(dtype_of<float>(), dtype_of<double>());
   else
     check(tensor, name).dtype(dtype_of<float>());
-  check(tensor, name).aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+  check(tensor, name).aligned();
 }
 
 void check_target(Tensor target, Tensor logits) {
   check(target, "target")
       .dtype(dtype_of<int64_t>(), dtype_of<int32_t>())
       .same_device_as(logits, "logits")
-      .aligned(static_cast<uint64_t>(target.dtype().bytes()));
+      .aligned();
   bool fits = target.ndim() == logits.ndim() - 1;
   for (int32_t i = 0; fits && i < target.ndim(); ++i) fits = target.size(i) == logits.size(i);
   if (!fits)
@@ -65,30 +65,19 @@ void check_target(Tensor target, Tensor logits) {
 
 void check_scale(Tensor scale, const char* name, Tensor target, Tensor logits) {
   check_row_value(scale, name, logits);
-  check(scale, name).same_device_as(logits, "logits");
-  bool fits = scale.ndim() <= target.ndim();
-  for (int32_t i = 1; fits && i <= scale.ndim(); ++i)
-    fits = scale.size(-i) == target.size(-i) || scale.size(-i) == 1;
-  if (!fits)
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                concat("argument '", name, "': found shape ", scale.shape_text(),
-                       ", wanted one that broadcasts to target's ", target.shape_text(),
-                       "; one number serves all rows"));
+  check(scale, name).same_device_as(logits, "logits").broadcasts_to(target, "target");
 }
 
 void check_arguments(const Plan& plan, Tensor logits, Tensor target, const Options& options) {
-  opdock::check_row_dtype(plan, logits, "logits");
-  check(logits, "logits").ndim_at_least(1);
-  opdock::check_rows(logits, "logits");
+  opdock::check_first_rows(plan, logits, "logits");
   if (logits.size(-1) == 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'logits': found shape ", logits.shape_text(),
                        ", wanted at least one class in the last dimension; give it one"));
   check_target(target, logits);
-  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                concat("argument 'label_smoothing': found ", options.label_smoothing,
-                       ", wanted a share, from 0 to 1; 0.1 is usual"));
+  const double smoothing = options.label_smoothing;
+  opdock::check_number(smoothing, "label_smoothing", smoothing >= 0 && smoothing <= 1,
+                       "a share, from 0 to 1; 0.1 is usual");
 }
 
 void plan_loss(Plan* plan, Tensor logits, const std::optional<Dtype>& dtype) {
@@ -123,10 +112,6 @@ class RowValues {
   int64_t shape_[OPDOCK_MAX_NDIM + 1], strides_[OPDOCK_MAX_NDIM + 1];
 };
 
-void* raw(const OptionalTensor& tensor) {
-  return tensor ? tensor->raw() : nullptr;
-}
-
 // Checks all targets before anything is written, because the gradient may overwrite the logits.
 void check_targets(const Params& p) {
   for (long long row = 0; row < p.rows.count; ++row) {
@@ -145,7 +130,7 @@ void run(Call& call, Tensor logits, Tensor target, const OptionalTensor& scale,
          const char* scale_name, const Options& options, const OptionalTensor& loss,
          const OptionalTensor& gradient) {
   if (loss) {
-    check(*loss, "output 0").aligned(static_cast<uint64_t>(loss->dtype().bytes()));
+    check(*loss, "output 0").aligned();
     check(*loss, "output 0").no_overlap_with(logits, "logits").no_overlap_with(target, "target");
     if (scale) check(*loss, "output 0").no_overlap_with(*scale, scale_name);
   }
@@ -161,9 +146,9 @@ void run(Call& call, Tensor logits, Tensor target, const OptionalTensor& scale,
   Params params = {};
   params.logits = logits.raw();
   params.target = target.raw();
-  params.scale = raw(scale);
-  params.loss = raw(loss);
-  params.gradient = raw(gradient);
+  params.scale = opdock::raw_or_null(scale);
+  params.loss = opdock::raw_or_null(loss);
+  params.gradient = opdock::raw_or_null(gradient);
   params.length = logits.size(-1);
   params.ignore_index = options.ignore_index;
   params.smoothing = static_cast<float>(options.label_smoothing);

@@ -14,11 +14,9 @@ namespace {
 
 using opdock::Call;
 using opdock::check;
-using opdock::Error;
 using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
-using opdock::detail::concat;
 using Generator = std::optional<const opdock_generator*>;
 
 using Types = opdock::KernelTypes<float, opdock::half, opdock::bfloat16, double>;
@@ -30,14 +28,11 @@ void check_elements(Tensor tensor, const char* name) {
       .dtype(opdock::dtype_of<float>(), opdock::dtype_of<opdock::half>(),
              opdock::dtype_of<opdock::bfloat16>(), opdock::dtype_of<double>())
       .contiguous()
-      .aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+      .aligned();
 }
 
 void check_probability(double p) {
-  if (p >= 0 && p <= 1) return;
-  throw Error(
-      OPDOCK_INVALID_ARGUMENT,
-      concat("argument 'p': found ", p, ", wanted a probability, from 0 to 1; for 30 % pass 0.3"));
+  opdock::check_number(p, "p", p >= 0 && p <= 1, "a probability, from 0 to 1; for 30 % pass 0.3");
 }
 
 void plan(Plan& plan, Tensor x, double p, Generator) {
@@ -96,7 +91,7 @@ constexpr int64_t kGrain = 16384;
 
 void run(Call& call, Results results, Tensor x, double p, Generator) {
   const Tensor out = results[0], mask = results[1];
-  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
+  check(out, "output 0").contiguous().aligned();
   check(mask, "output 1").contiguous();
   if (x.numel() == 0) return;
   Params params = make_params(x, mask, out, p);
@@ -110,7 +105,7 @@ void run(Call& call, Results results, Tensor x, double p, Generator) {
 
 void run_backward(Call& call, Results results, Tensor grad, Tensor mask, double p) {
   const Tensor out = results[0];
-  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
+  check(out, "output 0").contiguous().aligned();
   if (grad.numel() == 0) return;
   const Params params = make_params(grad, mask, out, p);
   if (!call.is_cpu()) return launch(call, kBackward(grad.dtype()), grad, params);

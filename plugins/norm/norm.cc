@@ -8,23 +8,11 @@ namespace layernorm {
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
                      const char* like_name, const OptionalTensor& weight,
                      const OptionalTensor& bias, double eps, const OptionalTensor& input_bias) {
-  opdock::check_row_dtype(plan, x, "x");
-  check(x, "x").ndim_at_least(1);
-  opdock::check_rows(x, "x");
-  if (like_x) {
-    check(*like_x, like_name).same_dtype_as(x, "x").same_device_as(x, "x").same_shape_as(x, "x");
-    opdock::check_rows(*like_x, like_name);
-  }
-  const std::pair<const OptionalTensor&, const char*> parameters[] = {
-      {weight, "weight"}, {bias, "bias"}, {input_bias, "input_bias"}};
-  for (const auto& [parameter, name] : parameters)
-    if (parameter)
-      check(*parameter, name)
-          .same_dtype_as(x, "x")
-          .same_device_as(x, "x")
-          .shape({x.size(-1)})
-          .contiguous()
-          .aligned(static_cast<uint64_t>(x.dtype().bytes()));
+  opdock::check_first_rows(plan, x, "x");
+  opdock::check_rows_like(like_x, like_name, x, "x");
+  opdock::check_row_vector(weight, "weight", x, "x", x.size(-1));
+  opdock::check_row_vector(bias, "bias", x, "x", x.size(-1));
+  opdock::check_row_vector(input_bias, "input_bias", x, "x", x.size(-1));
   check_eps(eps);
 }
 

@@ -111,9 +111,7 @@ Workspace two_passes(const Arguments& of, bool is_cpu) {
 
 void plan(Plan& plan, const Arguments& of) {
   check_arguments(plan, of.x, of.grad_sum, "grad_sum", of.weight, of.bias, of.eps);
-  check(of.grad, "grad").same_dtype_as(of.x, "x").same_device_as(of.x, "x");
-  check(of.grad, "grad").same_shape_as(of.x, "x");
-  opdock::check_rows(of.grad, "grad");
+  opdock::check_rows_like(of.grad, "grad", of.x, "x");
   plan.output(of.x.like());
   if (of.weight) plan.output(of.weight->like());
   if (of.bias) plan.output(of.bias->like());

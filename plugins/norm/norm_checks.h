@@ -15,11 +15,8 @@ using opdock::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 inline void check_eps(double eps) {
-  if (std::isfinite(eps) && eps >= 0) return;
-  throw opdock::Error(
-      OPDOCK_INVALID_ARGUMENT,
-      opdock::detail::concat("argument 'eps': found ", eps,
-                             ", wanted a finite number that is not negative; 1e-5 is usual"));
+  const bool is_good = std::isfinite(eps) && eps >= 0;
+  opdock::check_number(eps, "eps", is_good, "a finite number that is not negative; 1e-5 is usual");
 }
 
 // like_x: another tensor that must be like x, and its name. Throws an Error that names the

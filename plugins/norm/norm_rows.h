@@ -22,22 +22,18 @@ struct NormTask {
   OptionalTensor sum = {};
 };
 
-inline void* raw(const OptionalTensor& tensor) {
-  return tensor ? tensor->raw() : nullptr;
-}
-
 // Fills in the parameters; x must have elements.
 inline Params make_params(const NormTask& of) {
   Params params = {};
   params.x = of.x.raw();
-  params.residual = raw(of.residual);
-  params.input_bias = raw(of.input_bias);
-  params.weight = raw(of.weight);
-  params.bias = raw(of.bias);
+  params.residual = opdock::raw_or_null(of.residual);
+  params.input_bias = opdock::raw_or_null(of.input_bias);
+  params.weight = opdock::raw_or_null(of.weight);
+  params.bias = opdock::raw_or_null(of.bias);
   params.out = of.out.raw();
   // The normalised sum needs a tensor in any case: without `sum`, it is written to `out` first.
   const OptionalTensor sum = of.residual && !of.sum ? of.out : of.sum;
-  params.sum = raw(sum);
+  params.sum = opdock::raw_or_null(sum);
   params.length = of.x.size(-1);
   params.eps = static_cast<float>(of.eps);
   params.share = 1.0f / static_cast<float>(params.length);
@@ -57,10 +53,11 @@ inline void run_on_cpu(const Call& call, const NormTask& of, const Params& param
 inline opdock::RowFit fit_of(const NormTask& of, const Params& params) {
   // Each row reads input_bias again, so its alignment counts like that of the rows.
   if (of.input_bias)
-    return opdock::fit_of(opdock::make_rows<5>({of.x, of.residual, of.out, of.sum, of.input_bias}),
-                          params.length, of.x.dtype().bytes(),
-                          {params.x, params.residual, params.out, raw(of.sum), params.input_bias},
-                          {params.weight, params.bias});
+    return opdock::fit_of(
+        opdock::make_rows<5>({of.x, of.residual, of.out, of.sum, of.input_bias}), params.length,
+        of.x.dtype().bytes(),
+        {params.x, params.residual, params.out, opdock::raw_or_null(of.sum), params.input_bias},
+        {params.weight, params.bias});
   return opdock::fit_of(params.rows, params.length, of.x.dtype().bytes(),
                         {params.x, params.residual, params.out, params.sum},
                         {params.weight, params.bias});

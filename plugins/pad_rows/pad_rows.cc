@@ -105,7 +105,7 @@ void copy_rows(const Params& p, int64_t element_bytes, int64_t begin, int64_t en
 void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
   const Tensor out = results[0];
   const int64_t element_bytes = x.dtype().bytes();
-  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(element_bytes));
+  check(out, "output 0").contiguous().aligned();
   if (out.is_empty()) return;
   // The kernels only move bits, and treat a float64 as two floats.
   const bool is_halves = element_bytes == 2;

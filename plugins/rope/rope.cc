@@ -27,16 +27,10 @@ struct Arguments {
   bool interleaved, inverse;
 };
 
-uint64_t bytes_of(Tensor tensor) {
-  return static_cast<uint64_t>(tensor.dtype().bytes());
-}
-
 // ---------------------------------------------------------------------------------------- checks
 
 void check_heads(const Plan& plan, Tensor q, const char* q_name, Tensor k, const char* k_name) {
-  opdock::check_row_dtype(plan, q, q_name);
-  check(q, q_name).ndim(3, 4);
-  opdock::check_rows(q, q_name);
+  opdock::check_first_rows(plan, q, q_name, 3, 4);
   if (q.size(-1) % 2 != 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument '", q_name, "': found heads of ", q.size(-1), " elements, shape ",
@@ -73,7 +67,7 @@ void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTen
       .dtype(opdock::dtype_of<int64_t>(), opdock::dtype_of<int32_t>())
       .same_device_as(q, q_name)
       .ndim(1, ndim)
-      .aligned(bytes_of(*positions));
+      .aligned();
   for (int32_t dim = 1; dim <= positions->ndim(); ++dim)
     check(*positions, "positions").size(-dim, q.size(ndim - dim));
 }

@@ -12,7 +12,6 @@ namespace {
 
 using opdock::Call;
 using opdock::check;
-using opdock::Error;
 using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
@@ -62,20 +61,11 @@ bool takes_vectors(const Params& p, int64_t bytes) {
 void check_mask(Tensor mask, Tensor x) {
   check(mask, "mask").same_dtype_as(x, "x").same_device_as(x, "x");
   opdock::check_rows(mask, "mask");
-  bool fits = mask.ndim() <= x.ndim();
-  for (int32_t i = 1; fits && i <= mask.ndim(); ++i)
-    fits = mask.size(-i) == x.size(-i) || mask.size(-i) == 1;
-  if (!fits)
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                "argument 'mask': found shape " + mask.shape_text() +
-                    ", wanted one that broadcasts to x's " + x.shape_text() +
-                    "; give its dimensions size 1 where one mask serves all");
+  check(mask, "mask").broadcasts_to(x, "x");
 }
 
 void plan(Plan& plan, Tensor x, double, std::optional<Tensor> mask, bool causal) {
-  opdock::check_row_dtype(plan, x, "x");
-  check(x, "x").ndim_at_least(causal ? 2 : 1);
-  opdock::check_rows(x, "x");
+  opdock::check_first_rows(plan, x, "x", causal ? 2 : 1);
   if (mask) check_mask(*mask, x);
   plan.output(x.like());
 }
@@ -94,7 +84,7 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
   if (x.numel() == 0) return;
   Params params = {};
   params.x = x.raw();
-  params.mask = mask ? mask->raw() : nullptr;
+  params.mask = opdock::raw_or_null(mask);
   params.out = out.raw();
   params.length = x.size(-1);
   params.mask_step = mask && mask->ndim() > 0 && mask->size(-1) > 1 ? 1 : 0;

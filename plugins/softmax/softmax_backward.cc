@@ -37,13 +37,10 @@ bool is_broadcast(Tensor grad) {
 }
 
 void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
-  opdock::check_row_dtype(plan, result, "result");
-  check(result, "result").ndim_at_least(causal ? 2 : 1);
-  opdock::check_rows(result, "result");
-  check(grad, "grad").same_dtype_as(result, "result").same_device_as(result, "result");
-  check(grad, "grad").same_shape_as(result, "result");
+  opdock::check_first_rows(plan, result, "result", causal ? 2 : 1);
+  check(grad, "grad").like(result, "result");
   if (is_broadcast(grad))
-    check(grad, "grad").aligned(static_cast<uint64_t>(grad.dtype().bytes()));
+    check(grad, "grad").aligned();
   else
     opdock::check_rows(grad, "grad");
   plan.output(result.like());
