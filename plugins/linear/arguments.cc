@@ -21,16 +21,6 @@ void check_input(Tensor x, const char* name, int32_t least_ndim) {
   check_forward(x, name);
 }
 
-void check_like(Tensor tensor, const char* name, Tensor x, const char* x_name) {
-  check(tensor, name).same_dtype_as(x, x_name).same_device_as(x, x_name);
-}
-
-void check_vector(const OptionalTensor& tensor, const char* name, Tensor x, int64_t size) {
-  if (!tensor) return;
-  check_like(*tensor, name, x, "x");
-  check(*tensor, name).shape({size}).contiguous().aligned(static_cast<uint64_t>(x.dtype().bytes()));
-}
-
 void refuse(const char* name, const char* why) {
   throw Error(OPDOCK_INVALID_ARGUMENT,
               concat("argument '", name, "': found a tensor, wanted None ", why, "; leave it out"));

@@ -9,6 +9,7 @@ namespace linear {
 using opdock::Call;
 using opdock::CallBase;
 using opdock::check;
+using opdock::check_row_vector;
 using opdock::Dtype;
 using opdock::Plan;
 using opdock::Results;
@@ -18,10 +19,6 @@ using OptionalTensor = std::optional<Tensor>;
 // Checks that x is float32, float16 or bfloat16; products are added up in float32 on the CPU too.
 // Like all checks here, it throws an Error that names the argument.
 void check_input(Tensor x, const char* name, int32_t least_ndim = 1);
-// Checks that the tensor has x's dtype and device.
-void check_like(Tensor tensor, const char* name, Tensor x, const char* x_name);
-// Checks a vector with one number for each of `size` columns; it has x's dtype and device.
-void check_vector(const OptionalTensor& tensor, const char* name, Tensor x, int64_t size);
 // Refuses an argument that other arguments make meaningless. why: which arguments these are.
 [[noreturn]] void refuse(const char* name, const char* why);
 // Checks a matrix, whose rows must not share elements, as products require.

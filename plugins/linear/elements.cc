@@ -48,7 +48,7 @@ Gate gate_of(std::string_view activation, bool first) {
 void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out) {
   if (out.is_empty()) return;
   void* const first = halves.raw();
-  void* const second = static_cast<char*>(first) + halves.size(-1) / 2 * halves.dtype().bytes();
+  void* const second = opdock::second_half(halves);
   ElementParams params = {};
   params.act = kernel_activation(gate.activation);
   params.at = opdock::make_elements<kElementPlaces>(

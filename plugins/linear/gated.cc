@@ -13,12 +13,10 @@ void plan_gated(Plan& plan, Tensor x, Tensor weight, OptionalTensor bias,
   check_input(x, "x");
   check_weight(of, "weight", "weight_scale", x, x.size(-1));
   const int64_t half = check_halves(of, "weight");
-  check_vector(bias, "bias", x, of.outputs());
-  const opdock::Layout both = x.like().with_size(-1, of.outputs());
-  int64_t numel = 1;
-  for (int32_t i = 0; i < both.ndim; ++i) numel *= both.shape[i];
+  check_row_vector(bias, "bias", x, "x", of.outputs());
+  x.like().with_size(-1, of.outputs());  // throws if the tensor would be too large
   const Buffer halves(x, of.outputs(), nullptr);
-  plan.workspace(align_workspace(static_cast<uint64_t>(numel * x.dtype().bytes())) +
+  plan.workspace(workspace_of(halves.tensor()) +
                  Product{x, of, bias}.workspace_bytes(plan, halves.tensor()));
   plan.output(x.like().with_size(-1, half));
 }
@@ -32,8 +30,7 @@ void run_gated(Call& call, Results results, Tensor x, Tensor weight, OptionalTen
   const Weight of = {weight, transposed, weight_scale};
   char* const data = static_cast<char*>(call.workspace());
   const Buffer halves(x, of.outputs(), data);
-  const uint64_t size =
-      align_workspace(static_cast<uint64_t>(halves.tensor().numel() * x.dtype().bytes()));
+  const uint64_t size = workspace_of(halves.tensor());
   Product{x, of, bias}.run(call, halves.tensor(), data + size, call.workspace_bytes() - size);
   apply_gate(call, gate_of(activation, gate_first), halves.tensor(), out);
 }

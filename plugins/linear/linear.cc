@@ -10,12 +10,14 @@ void plan_linear(Plan& plan, Tensor x, Tensor weight, OptionalTensor bias, Optio
   check_input(x, "x");
   const Weight of = {weight, transposed, weight_scale};
   check_weight(of, "weight", "weight_scale", x, x.size(-1));
-  check_vector(bias, "bias", x, of.outputs());
+  check_row_vector(bias, "bias", x, "x", of.outputs());
   const opdock::Layout result = x.like().with_size(-1, of.outputs());
   const Buffer out(x, of.outputs(), nullptr);
   if (residual) {
-    check_like(*residual, "residual", x, "x");
-    check(*residual, "residual").same_shape_as(out.tensor());
+    check(*residual, "residual")
+        .same_dtype_as(x, "x")
+        .same_device_as(x, "x")
+        .same_shape_as(out.tensor());
     opdock::check_rows(*residual, "residual");
     check_forward(*residual, "residual");
   }

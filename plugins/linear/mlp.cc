@@ -17,21 +17,28 @@ int64_t check_halves(const Weight& weight, const char* name) {
                      ", two halves; pass both"));
 }
 
-Gate mlp_gate(std::string_view activation, bool gated, bool gate_first) {
-  if (gated) return gate_of(activation, gate_first);
-  if (gate_first)
+Mlp make_mlp(Tensor weight1, Tensor weight2, const OptionalTensor& bias1,
+             const OptionalTensor& bias2, const OptionalTensor& weight1_scale,
+             const OptionalTensor& weight2_scale, std::string_view activation, bool gated,
+             bool gate_first, bool transposed) {
+  if (gate_first && !gated)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 "argument 'gate_first': found True, wanted False with gated=False, which has no "
                 "gate; leave it out or pass gated=True");
-  return {activation_of(activation), false};
+  return {{weight1, transposed, weight1_scale},
+          {weight2, transposed, weight2_scale},
+          bias1,
+          bias2,
+          gated,
+          gated ? gate_of(activation, gate_first) : Gate{activation_of(activation), false}};
 }
 
 void Mlp::check_arguments(Tensor x) const {
   check_weight(first, "weight1", "weight1_scale", x, x.size(-1));
   if (gated) check_halves(first, "weight1");
   check_weight(second, "weight2", "weight2_scale", x, inner());
-  check_vector(first_bias, "bias1", x, first.outputs());
-  check_vector(second_bias, "bias2", x, second.outputs());
+  check_row_vector(first_bias, "bias1", x, "x", first.outputs());
+  check_row_vector(second_bias, "bias2", x, "x", second.outputs());
 }
 
 Product Mlp::first_product(Tensor x) const {
@@ -48,19 +55,14 @@ uint64_t Mlp::products_bytes(const CallBase& call, Tensor x) const {
 }
 
 uint64_t Mlp::workspace_bytes(const CallBase& call, Tensor x) const {
-  // with_size() throws if the tensor would be too large.
-  const opdock::Layout hidden = x.like().with_size(-1, first.outputs());
-  int64_t numel = 1;
-  for (int32_t i = 0; i < hidden.ndim; ++i) numel *= hidden.shape[i];
-  return align_workspace(static_cast<uint64_t>(numel * x.dtype().bytes())) +
-         products_bytes(call, x);
+  x.like().with_size(-1, first.outputs());  // throws if the tensor would be too large
+  return workspace_of(Buffer(x, first.outputs(), nullptr).tensor()) + products_bytes(call, x);
 }
 
 void Mlp::run(Call& call, Tensor x, Tensor out) const {
   if (out.is_empty()) return;
   const Buffer wanted(x, first.outputs(), nullptr);
-  const uint64_t size =
-      align_workspace(static_cast<uint64_t>(wanted.tensor().numel() * x.dtype().bytes()));
+  const uint64_t size = workspace_of(wanted.tensor());
   char* const data = static_cast<char*>(call.workspace());
   char* const own = data + size;
   const uint64_t own_bytes = call.workspace_bytes() - size;
@@ -76,12 +78,8 @@ namespace {
 void plan_mlp(Plan& plan, Tensor x, Tensor weight1, Tensor weight2, OptionalTensor bias1,
               OptionalTensor bias2, OptionalTensor weight1_scale, OptionalTensor weight2_scale,
               std::string_view activation, bool gated, bool gate_first, bool transposed) {
-  const Mlp mlp = {{weight1, transposed, weight1_scale},
-                   {weight2, transposed, weight2_scale},
-                   bias1,
-                   bias2,
-                   gated,
-                   mlp_gate(activation, gated, gate_first)};
+  const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
+                           gated, gate_first, transposed);
   check_input(x, "x");
   mlp.check_arguments(x);
   plan.workspace(mlp.workspace_bytes(plan, x));
@@ -93,12 +91,8 @@ void run_mlp(Call& call, Results results, Tensor x, Tensor weight1, Tensor weigh
              OptionalTensor weight2_scale, std::string_view activation, bool gated, bool gate_first,
              bool transposed) {
   opdock::check_rows(results[0], "output 0");
-  const Mlp mlp = {{weight1, transposed, weight1_scale},
-                   {weight2, transposed, weight2_scale},
-                   bias1,
-                   bias2,
-                   gated,
-                   mlp_gate(activation, gated, gate_first)};
+  const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
+                           gated, gate_first, transposed);
   mlp.run(call, x, results[0]);
 }
 

@@ -26,8 +26,11 @@ struct Mlp {
   uint64_t products_bytes(const CallBase& call, Tensor x) const;
 };
 
-// Checks `activation` and returns the gate. Called in plan.
-Gate mlp_gate(std::string_view activation, bool gated, bool gate_first);
+// Returns the mlp of an op whose arguments are named like mlp's; checks those that are no tensors.
+Mlp make_mlp(Tensor weight1, Tensor weight2, const OptionalTensor& bias1,
+             const OptionalTensor& bias2, const OptionalTensor& weight1_scale,
+             const OptionalTensor& weight2_scale, std::string_view activation, bool gated,
+             bool gate_first, bool transposed);
 
 // Returns how many outputs each half of a weight has. Throws an Error that names the argument.
 int64_t check_halves(const Weight& weight, const char* name);

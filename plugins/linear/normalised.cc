@@ -25,8 +25,8 @@ NormOf norm_of(OptionalTensor gamma, OptionalTensor beta, std::string_view norm,
 }
 
 void check_norm(const NormOf& of, Tensor x) {
-  check_vector(of.gamma, "gamma", x, x.size(-1));
-  check_vector(of.beta, "beta", x, x.size(-1));
+  check_row_vector(of.gamma, "gamma", x, "x", x.size(-1));
+  check_row_vector(of.beta, "beta", x, "x", x.size(-1));
   if (of.beta && !of.centred) refuse("beta", "with norm=\"rms\", which adds none");
   layernorm::check_eps(of.eps);
 }
@@ -50,7 +50,7 @@ void plan_norm_linear(Plan& plan, Tensor x, Tensor weight, OptionalTensor bias,
   check_norm(norm_of(gamma, beta, norm, eps), x);
   const Weight of = {weight, transposed, weight_scale};
   check_weight(of, "weight", "weight_scale", x, x.size(-1));
-  check_vector(bias, "bias", x, of.outputs());
+  check_row_vector(bias, "bias", x, "x", of.outputs());
   const Buffer normed(x, x.size(-1), nullptr), out(x, of.outputs(), nullptr);
   plan.workspace(Product{normed.tensor(), of, bias}.workspace_bytes(plan, out.tensor()));
   plan.output(x.like().with_size(-1, of.outputs()));
@@ -72,21 +72,15 @@ void plan_norm_mlp(Plan& plan, Tensor x, Tensor weight1, Tensor weight2, Optiona
                    OptionalTensor gamma, OptionalTensor beta, OptionalTensor weight1_scale,
                    OptionalTensor weight2_scale, std::string_view norm, double eps,
                    std::string_view activation, bool gated, bool gate_first, bool transposed) {
-  const Mlp mlp = {{weight1, transposed, weight1_scale},
-                   {weight2, transposed, weight2_scale},
-                   bias1,
-                   bias2,
-                   gated,
-                   mlp_gate(activation, gated, gate_first)};
+  const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
+                           gated, gate_first, transposed);
   check_input(x, "x");
   check_norm(norm_of(gamma, beta, norm, eps), x);
   mlp.check_arguments(x);
-  check_vector(input_bias, "input_bias", x, x.size(-1));
+  check_row_vector(input_bias, "input_bias", x, "x", x.size(-1));
   if (input_bias && !residual) refuse("input_bias", "without a residual, beside which it is added");
   if (residual) {
-    check_like(*residual, "residual", x, "x");
-    check(*residual, "residual").same_shape_as(x, "x");
-    opdock::check_rows(*residual, "residual");
+    opdock::check_rows_like(residual, "residual", x, "x");
     check_forward(*residual, "residual");
   }
   const Buffer normed(x, x.size(-1), nullptr);
@@ -107,12 +101,8 @@ void run_norm_mlp(Call& call, Results results, Tensor x, Tensor weight1, Tensor 
   const OptionalTensor sum = results.optional(2);
   if (sum) opdock::check_rows(*sum, "output 2");
   normalise(call, norm_of(gamma, beta, norm, eps), x, results[1], residual, input_bias, sum);
-  const Mlp mlp = {{weight1, transposed, weight1_scale},
-                   {weight2, transposed, weight2_scale},
-                   bias1,
-                   bias2,
-                   gated,
-                   mlp_gate(activation, gated, gate_first)};
+  const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
+                           gated, gate_first, transposed);
   mlp.run(call, results[1], results[0]);
 }
 

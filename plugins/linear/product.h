@@ -77,9 +77,9 @@ class WeightCopy {
   opdock_tensor tensor_;
 };
 
-// Returns where the products' own part of a workspace begins, behind so many bytes.
-inline uint64_t align_workspace(uint64_t bytes) {
-  return (bytes + 255) / 256 * 256;
+// Returns how much of a workspace a tensor takes, so that what follows it is aligned too.
+inline uint64_t workspace_of(Tensor tensor) {
+  return (static_cast<uint64_t>(tensor.numel() * tensor.dtype().bytes()) + 255) / 256 * 256;
 }
 
 }  // namespace linear

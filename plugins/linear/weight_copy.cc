@@ -23,8 +23,7 @@ WeightCopy::WeightCopy(const Product& of, void* workspace)
 }
 
 uint64_t WeightCopy::bytes() const {
-  const int64_t numel = of_.weight.tensor.numel();
-  return align_workspace(static_cast<uint64_t>(numel * of_.x.dtype().bytes()));
+  return workspace_of(Tensor(&tensor_));
 }
 
 void WeightCopy::make(const Call& call) const {
