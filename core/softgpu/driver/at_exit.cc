@@ -50,20 +50,9 @@ void report_leaks() {
 void write_counters() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Counters& kernel : counters()) {
-    list.push_back({{"kernel", kernel.kernel},
-                    {"launches", kernel.launches},
-                    {"blocks", kernel.blocks},
-                    {"threads", kernel.threads},
-                    {"global_load_sectors", kernel.global_load_sectors},
-                    {"global_store_sectors", kernel.global_store_sectors},
-                    {"global_load_requests", kernel.global_load_requests},
-                    {"global_store_requests", kernel.global_store_requests},
-                    {"shared_load_requests", kernel.shared_load_requests},
-                    {"shared_store_requests", kernel.shared_store_requests},
-                    {"shared_bank_conflicts", kernel.shared_bank_conflicts},
-                    {"barriers", kernel.barriers},
-                    {"shuffles", kernel.shuffles},
-                    {"atomics", kernel.atomics}});
+    nlohmann::ordered_json& row = list.emplace_back();
+    row["kernel"] = kernel.kernel;
+    for (const auto& [name, value] : kCounters) row[name] = kernel.*value;
   }
   if (list.empty()) return;
   std::ofstream file(config().counters);

@@ -90,19 +90,7 @@ void BlockCounting::count(const Request& request) {
 }
 
 void add_counters(Counters* sum, const Counters& part) {
-  sum->launches += part.launches;
-  sum->blocks += part.blocks;
-  sum->threads += part.threads;
-  sum->global_load_sectors += part.global_load_sectors;
-  sum->global_store_sectors += part.global_store_sectors;
-  sum->global_load_requests += part.global_load_requests;
-  sum->global_store_requests += part.global_store_requests;
-  sum->shared_load_requests += part.shared_load_requests;
-  sum->shared_store_requests += part.shared_store_requests;
-  sum->shared_bank_conflicts += part.shared_bank_conflicts;
-  sum->barriers += part.barriers;
-  sum->shuffles += part.shuffles;
-  sum->atomics += part.atomics;
+  for (const auto& [name, value] : kCounters) sum->*value += part.*value;
 }
 
 void publish_counters(const Counters& launch) {

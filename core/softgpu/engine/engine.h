@@ -152,6 +152,26 @@ struct Counters {
   uint64_t shuffles = 0;  // by warps, including votes
   uint64_t atomics = 0;   // by warps
 };
+// All of them, by the names under which they are written, in this order.
+struct NamedCounter {
+  const char* name;
+  uint64_t Counters::* value;
+};
+inline constexpr NamedCounter kCounters[] = {
+    {"launches", &Counters::launches},
+    {"blocks", &Counters::blocks},
+    {"threads", &Counters::threads},
+    {"global_load_sectors", &Counters::global_load_sectors},
+    {"global_store_sectors", &Counters::global_store_sectors},
+    {"global_load_requests", &Counters::global_load_requests},
+    {"global_store_requests", &Counters::global_store_requests},
+    {"shared_load_requests", &Counters::shared_load_requests},
+    {"shared_store_requests", &Counters::shared_store_requests},
+    {"shared_bank_conflicts", &Counters::shared_bank_conflicts},
+    {"barriers", &Counters::barriers},
+    {"shuffles", &Counters::shuffles},
+    {"atomics", &Counters::atomics},
+};
 // Returns the sums by kernel, in the order of first launch.
 std::vector<Counters> counters();
 

@@ -18,18 +18,7 @@ Counters cost_of(const Launch& launch) {
   configure({});
   Counters cost = now();
   EXPECT_EQ(cost.launches, before.launches + 1);
-  cost.blocks -= before.blocks;
-  cost.threads -= before.threads;
-  cost.global_load_sectors -= before.global_load_sectors;
-  cost.global_store_sectors -= before.global_store_sectors;
-  cost.global_load_requests -= before.global_load_requests;
-  cost.global_store_requests -= before.global_store_requests;
-  cost.shared_load_requests -= before.shared_load_requests;
-  cost.shared_store_requests -= before.shared_store_requests;
-  cost.shared_bank_conflicts -= before.shared_bank_conflicts;
-  cost.barriers -= before.barriers;
-  cost.shuffles -= before.shuffles;
-  cost.atomics -= before.atomics;
+  for (const auto& [name, value] : kCounters) cost.*value -= before.*value;
   return cost;
 }
 
