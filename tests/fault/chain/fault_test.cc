@@ -63,6 +63,18 @@ void other_tools(FaultFixture& w) {
   good_tools(w);
   w.tool("c++", "echo 'c++ 1.2.4'");
 }
+// Replaces the source plugin "good" by another one, of which this case comes out.
+void build_case(FaultFixture& w, const std::string& name) {
+  fs::rename(w.path("plugins/good"), w.path("home/good"));
+  w.add_source(name, "1.0", "", "good");
+  w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path(name) + " \"$2/plugins/" +
+                      name + ".so\"");
+}
+void build_good_again(FaultFixture& w) {
+  fs::remove_all(w.path("plugins/good"));
+  fs::rename(w.path("home/good"), w.path("plugins/good"));
+  good_tools(w);
+}
 
 const FaultCase kCases[] = {
     {"no_cxx", "build-no-compiler", [](FaultFixture& w) { w.remove_tool("c++"); }, good_tools},
@@ -105,32 +117,11 @@ const FaultCase kCases[] = {
        setenv("OPDOCK_CACHE_DIR", w.path("cache").c_str(), 1);
        setenv("HOME", w.path("home").c_str(), 1);
      }},
+    // The plugin passes the checks; then a symbol is missing that only the loader looks up.
     {"built_plugin_refuses_to_load", "load-failed",
-     [](FaultFixture& w) {
-       // The plugin passes the checks; then a symbol is missing that only the loader looks up.
-       w.tool("ninja", ninja_that_copies("good") + "; echo x >> $TOP/builds");
-       fs::rename(w.path("plugins/good"), w.path("home/good"));
-       w.add_source("missing_symbol", "1.0", "", "good");
-       w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("missing_symbol") +
-                           " \"$2/plugins/missing_symbol.so\"");
-     },
-     [](FaultFixture& w) {
-       fs::remove_all(w.path("plugins/good"));
-       fs::rename(w.path("home/good"), w.path("plugins/good"));
-       good_tools(w);
-     }},
-    {"init_fails", "init-failed",
-     [](FaultFixture& w) {
-       fs::rename(w.path("plugins/good"), w.path("home/good"));
-       w.add_source("init_status_2", "1.0", "", "good");
-       w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("init_status_2") +
-                           " \"$2/plugins/init_status_2.so\"");
-     },
-     [](FaultFixture& w) {
-       fs::remove_all(w.path("plugins/good"));
-       fs::rename(w.path("home/good"), w.path("plugins/good"));
-       good_tools(w);
-     }},
+     [](FaultFixture& w) { build_case(w, "missing_symbol"); }, build_good_again},
+    {"init_fails", "init-failed", [](FaultFixture& w) { build_case(w, "init_status_2"); },
+     build_good_again},
     {"source_goes_after_the_scan", "source-changed",
      [](FaultFixture& w) { fs::rename(w.path("plugins/good"), w.path("home/gone")); },
      [](FaultFixture& w) { fs::rename(w.path("home/gone"), w.path("plugins/good")); }, "build",

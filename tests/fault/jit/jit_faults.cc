@@ -388,6 +388,14 @@ class JitDevice : public JitFault {
       if (blob.name == "image") blob.bytes = bytes;
     }
   }
+  // Replaces the cached image by that of another request.
+  void replace(const CompileRequest& other) {
+    std::vector<Reason> why;
+    const CompiledImagePtr wrong = compile_image(other, context, &why);
+    ASSERT_NE(wrong, nullptr) << all_text(why);
+    cache.entries.clear();
+    replace(text(wrong->bytes));
+  }
   void made_anew(const std::string& words) {
     loads();
     ASSERT_NE(image, nullptr);
@@ -415,11 +423,7 @@ TEST_F(JitDevice, CachedImageOfAnotherArchitectureIsMadeAnew) {
   in_child("", [&] {
     CompileRequest other = request;
     other.arch = "sm_100a";
-    std::vector<Reason> why;
-    const CompiledImagePtr wrong = compile_image(other, context, &why);
-    ASSERT_NE(wrong, nullptr) << all_text(why);
-    cache.entries.clear();
-    replace(text(wrong->bytes));
+    replace(other);
     made_anew("NO_BINARY_FOR_GPU");
   });
 }
@@ -429,11 +433,7 @@ TEST_F(JitDevice, CachedImageWithoutTheKernelIsMadeAnew) {
     CompileRequest other = request;
     other.program = "extern \"C\" __global__ void g(float* x) { *x = 2; }\n";
     other.kernels = {"g"};
-    std::vector<Reason> why;
-    const CompiledImagePtr wrong = compile_image(other, context, &why);
-    ASSERT_NE(wrong, nullptr) << all_text(why);
-    cache.entries.clear();
-    replace(text(wrong->bytes));
+    replace(other);
     made_anew("NOT_FOUND");
   });
 }
