@@ -14,10 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "base/installed.h"
-#include "jit/nvrtc_files.h"
+#include "installed_compiler.h"
 #include "opdock/compile.hpp"
-#include "support/soft_child.h"
 
 namespace {
 
@@ -28,41 +26,13 @@ constexpr char kProgram[] =
     "template <class T> __global__ void scale(T* x, T by, int n) { x[n] *= by; }\n"
     "extern \"C\" __global__ void fill(float* x, float with) { *x = with; }\n";
 
-class CompileApi : public testing::Test {
+class CompileApi : public opdock_test::InstalledCompiler {
  protected:
-  void SetUp() override {
-    if (opdock::find_nvrtc_files({NVRTC_SEARCH}, opdock::current_environment(), nullptr).empty()) {
-      GTEST_SKIP() << "no NVRTC is installed";
-    }
-    opdock::Installed here = opdock::installed();
-    // has opdock-compile, which an installed library finds next to itself
-    here.root = INSTALLED_ROOT;
-    opdock::use_installed(here);
-    std::string pattern = BUILD_FOLDER "/test-cache-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
-  }
-
-  void in_child(const std::function<void()>& body) {
-    soft_child::run([&] {
-      setenv("OPDOCK_SOFTGPU", gpus_, 1);
-      setenv("OPDOCK_SOFTGPU_RECORD", (folder_ / "record").c_str(), 1);
-      setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
-      unsetenv("CUDA_VISIBLE_DEVICES");
-      soft_child::load_cuda(SOFTGPU_FOLDER);
-      EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
-      body();
-    });
-  }
-  std::vector<json> launches() { return soft_child::recorded(folder_ / "record", "launch"); }
+  std::vector<json> launches() { return soft_child::recorded(record(), "launch"); }
   // Returns how often this process initialised the driver.
   int inits() {
     int count = 0;
-    for (const json& event : soft_child::recorded(folder_ / "record", "init"))
+    for (const json& event : soft_child::recorded(record(), "init"))
       count += event.at("pid") == getpid() ? 1 : 0;
     return count;
   }
@@ -83,10 +53,6 @@ class CompileApi : public testing::Test {
     all.device = {OPDOCK_CUDA, 0};
     return all;
   }
-
-  const char* gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}]})";
-  fs::path folder_;
-  char error_[8192] = "";
 };
 
 using Codes = std::vector<std::string>;

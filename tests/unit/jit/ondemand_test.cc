@@ -21,12 +21,9 @@
 #include <thread>
 #include <vector>
 
-#include "base/installed.h"
 #include "cache/cache.h"
-#include "jit/nvrtc_files.h"
-#include "opdock/compile.h"
+#include "installed_compiler.h"
 #include "opdock/opdock.h"
-#include "support/soft_child.h"
 
 namespace {
 
@@ -36,41 +33,23 @@ using nlohmann::json;
 constexpr opdock_device kGood = {OPDOCK_CUDA, 0};
 constexpr opdock_device kBad = {OPDOCK_CUDA, 1};  // kernel 0 does not compile for this GPU
 
-class OnDemandPlugin : public testing::Test {
+class OnDemandPlugin : public opdock_test::InstalledCompiler {
  protected:
+  OnDemandPlugin() { gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})"; }
   void SetUp() override {
-    if (opdock::find_nvrtc_files({NVRTC_SEARCH}, opdock::current_environment(), nullptr).empty()) {
-      GTEST_SKIP() << "no NVRTC is installed";
-    }
-    opdock::Installed here = opdock::installed();
-    // has opdock-compile, which an installed library finds next to itself
-    here.root = INSTALLED_ROOT;
-    opdock::use_installed(here);
-    std::string pattern = BUILD_FOLDER "/test-ondemand-XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
+    InstalledCompiler::SetUp();
+    if (folder_.empty()) return;
     fs::create_directory(folder_ / "plugins");
     fs::copy_file(ONDEMAND_PLUGIN, folder_ / "plugins" / "ondemand.so");
   }
-  void TearDown() override {
-    if (!folder_.empty()) fs::remove_all(folder_);
-  }
 
-  // Runs `body` in a child, because the driver's state and stderr belong to the process. The cache
-  // stays. Afterwards said() returns what the child wrote to stderr, which is not a terminal.
+  // As in the base, and said() returns afterwards what the child wrote to stderr, which is not a
+  // terminal.
   void in_child(const std::function<void()>& body) {
-    soft_child::run([&] {
-      setenv("OPDOCK_SOFTGPU", gpus_, 1);
-      setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
-      setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
-      unsetenv("CUDA_VISIBLE_DEVICES");
-      fs::remove(record());
+    InstalledCompiler::in_child([&] {
       const int file =
           open((folder_ / "stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
       EXPECT_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
-      driver_ = soft_child::load_cuda(SOFTGPU_FOLDER);
-      EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
       open_runtime();
       body();
     });
@@ -193,7 +172,6 @@ class OnDemandPlugin : public testing::Test {
     return reinterpret_cast<Function>(symbol);
   }
 
-  fs::path record() const { return folder_ / "record"; }
   size_t events(const std::string& kind) const {
     return soft_child::recorded(record(), kind).size();
   }
@@ -216,17 +194,13 @@ class OnDemandPlugin : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  const char* gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})";
-  fs::path folder_;
   opdock_runtime* runtime_ = nullptr;
-  void* driver_ = nullptr;
   std::atomic<int> waits_{0}, all_waits_{0};
   std::atomic<bool> stop_{false};
   bool listens_ = false, references_ = false;
   int referred_ = 0;
   std::string referred_record_;
   std::vector<std::string> told_;
-  char error_[8192] = "";
 };
 
 TEST_F(OnDemandPlugin, ACallCompilesWhatItLaunches) {
