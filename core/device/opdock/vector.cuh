@@ -37,29 +37,15 @@ OPDOCK_DEVICE void store_vector(T* to, const Vector<T>& vector) {
 
 // Unit<Bytes> has 1, 2, 4, 8 or 16 bytes of any meaning.
 template <int Bytes>
-struct UnitOf;
-template <>
-struct UnitOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct UnitOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct UnitOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct UnitOf<8> {
-  using type = uint64_t;
-};
-template <>
-struct UnitOf<16> {
-  using type = Bytes16;
-};
+OPDOCK_DEVICE auto make_unit() {
+  if constexpr (Bytes == 1) return uint8_t();
+  if constexpr (Bytes == 2) return uint16_t();
+  if constexpr (Bytes == 4) return uint32_t();
+  if constexpr (Bytes == 8) return uint64_t();
+  if constexpr (Bytes == 16) return Bytes16();
+}
 template <int Bytes>
-using Unit = typename UnitOf<Bytes>::type;
+using Unit = decltype(make_unit<Bytes>());
 
 // `from` and `to` are aligned to the unit's size.
 template <int Bytes>
