@@ -1,0 +1,31 @@
+// Evaluates a graph in float64, slowly and plainly: the oracle of tests, and the reference of ops
+// that have no other. It shares no code with what makes kernels of graphs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "formula/graph.h"
+
+namespace opdock::formula {
+
+// A tensor of any type, contiguous. The numbers of floats are in `real`, those of bools and
+// integers in `integer`; the other vector is empty.
+struct Array {
+  Type type = Type::kFloat64;
+  std::vector<int64_t> shape;
+  std::vector<double> real;
+  std::vector<int64_t> integer;
+};
+
+// Returns the results of the graph for these inputs, of the inputs' types, and scalars (integers
+// and bools of which are passed as doubles). Floats are computed in float64, whatever their type,
+// and are not rounded, except that an exact graph rounds each node to its type; integers wrap as
+// their types do. The shape of a result is the broadcast shape of the inputs that it depends on,
+// from the right, without the last dimension if the result is the same in the whole row; the result
+// of a formula without inputs has the shape []. Throws Error if shapes cannot be broadcast.
+std::vector<Array> evaluate(const Graph& graph, const std::vector<Array>& inputs,
+                            const std::vector<double>& scalars);
+
+}  // namespace opdock::formula
