@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formula/space.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+namespace opdock::formula {
+namespace {
+
+std::string to_text(const int64_t* shape, int rank) {
+  std::string text = "[";
+  for (int i = 0; i < rank; ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+bool has_numbers_of_places(const Graph& graph) {
+  for (const Node& node : graph.nodes())
+    if (node.op == Op::kRow || node.op == Op::kColumn || node.op == Op::kColumns) return true;
+  return false;
+}
+
+// A dimension of the space, with the strides of the inputs and then of the results.
+struct Dim {
+  int64_t size = 1;
+  std::vector<int64_t> strides;
+};
+
+// Returns whether `inner` and `outer` are one dimension in every tensor.
+bool can_merge(const Dim& outer, const Dim& inner) {
+  for (size_t t = 0; t < inner.strides.size(); ++t)
+    if (outer.strides[t] != inner.strides[t] * inner.size) return false;
+  return true;
+}
+
+// Merges neighbours of [first, dims.size()).
+void merge(std::vector<Dim>* dims) {
+  std::vector<Dim> merged;
+  for (Dim& dim : *dims) {
+    if (!merged.empty() && can_merge(merged.back(), dim)) {
+      dim.size *= merged.back().size;
+      merged.back() = std::move(dim);
+    } else {
+      merged.push_back(std::move(dim));
+    }
+  }
+  *dims = std::move(merged);
+}
+
+// Checks that each reduction goes over as many columns as the space has: an operand with one column
+// would otherwise count as if it were repeated.
+void check_reductions(const Graph& graph, const std::vector<Operand>& inputs, int64_t columns) {
+  if (columns == 1) return;
+  // Whether the values of a node, which differ between columns, come from a whole row.
+  std::vector<bool> is_whole(graph.nodes().size(), false);
+  for (Id id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    const auto at = static_cast<size_t>(id);
+    if (node.op == Op::kColumn) is_whole[at] = true;
+    if (node.op == Op::kInput) {
+      const Operand& input = inputs[node.index];
+      is_whole[at] = input.rank > 0 && input.shape[input.rank - 1] == columns;
+    }
+    for (const Id arg : node.args)
+      if (arg != kNone && is_whole[static_cast<size_t>(arg)]) is_whole[at] = true;
+    if (!is_reduction(node.op)) continue;
+    if (!is_whole[static_cast<size_t>(node.args[0])])
+      throw Error(std::string(operation(node.op).name) + ": found an argument with 1 column, " +
+                  "wanted one with the " + std::to_string(columns) +
+                  " columns of the formula; reduce it in a formula of its own");
+    is_whole[at] = false;
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Operand>& inputs) {
+  std::vector<int64_t> shape;
+  const Operand* from = nullptr;
+  size_t from_index = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Operand& input = inputs[i];
+    const auto rank = static_cast<size_t>(input.rank);
+    if (rank > shape.size()) shape.insert(shape.begin(), rank - shape.size(), 1);
+    for (size_t d = 0; d < rank; ++d) {
+      const int64_t size = input.shape[d];
+      int64_t& all = shape[shape.size() - rank + d];
+      if (all == 1) {
+        all = size;
+      } else if (size != 1 && size != all) {
+        throw Error("\"" + graph.inputs()[i].name + "\": found the shape " +
+                    to_text(input.shape, input.rank) + ", wanted one that can be broadcast with " +
+                    (from == nullptr ? to_text(shape.data(), static_cast<int>(shape.size()))
+                                     : to_text(from->shape, from->rank) + " of \"" +
+                                           graph.inputs()[from_index].name + "\""));
+      }
+    }
+    if (from == nullptr || input.rank > from->rank) {
+      from = &input;
+      from_index = i;
+    }
+  }
+  if (shape.size() > static_cast<size_t>(kMaxDims))
+    throw Error("found " + std::to_string(shape.size()) + " dimensions, wanted at most " +
+                std::to_string(kMaxDims));
+  return shape;
+}
+
+std::vector<int64_t> result_shape(const Graph& graph, size_t i, const std::vector<int64_t>& shape) {
+  const bool per_row = (graph[graph.results()[i]].extent & kPerColumn) == 0;
+  std::vector<int64_t> out = shape;
+  if (per_row && graph.has_reductions() && !out.empty()) out.pop_back();
+  return out;
+}
+
+Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
+                 const std::vector<Operand>& results) {
+  const std::vector<int64_t> shape = broadcast_shape(graph, inputs);
+  const auto rank = static_cast<int>(shape.size());
+  const bool keeps_rows = graph.has_reductions() || has_numbers_of_places(graph);
+  if (graph.has_reductions()) check_reductions(graph, inputs, rank > 0 ? shape.back() : 1);
+  std::vector<Dim> dims;
+  for (int d = 0; d < rank; ++d) {
+    Dim dim;
+    dim.size = shape[static_cast<size_t>(d)];
+    for (const Operand& input : inputs) {
+      const int own = d - (rank - input.rank);
+      dim.strides.push_back(own >= 0 && input.shape[own] != 1 ? input.strides[own] : 0);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const Operand& result = results[i];
+      // A result without columns has one dimension less, at its end.
+      const bool is_column = d + 1 == rank && result.rank < rank;
+      dim.strides.push_back(is_column || dim.size == 1 ? 0 : result.strides[d]);
+    }
+    // A dimension of one element is none, but the columns stay the columns.
+    if (dim.size != 1 || (keeps_rows && d + 1 == rank)) dims.push_back(std::move(dim));
+  }
+  Dim columns;
+  columns.strides.assign(inputs.size() + results.size(), 0);
+  if (keeps_rows) {
+    if (!dims.empty()) {
+      columns = std::move(dims.back());
+      dims.pop_back();
+    }
+    merge(&dims);
+  } else {
+    const size_t first = inputs.size();
+    if (!results.empty())
+      std::stable_sort(dims.begin(), dims.end(), [&](const Dim& a, const Dim& b) {
+        return std::abs(a.strides[first]) > std::abs(b.strides[first]);
+      });
+    merge(&dims);
+    if (!dims.empty()) {
+      columns = std::move(dims.back());
+      dims.pop_back();
+    }
+  }
+  Space space;
+  space.columns = columns.size;
+  space.ndim = static_cast<int>(dims.size());
+  space.inputs.resize(inputs.size());
+  space.results.resize(results.size());
+  const auto steps = [&](size_t t) -> Steps& {
+    return t < inputs.size() ? space.inputs[t] : space.results[t - inputs.size()];
+  };
+  for (size_t t = 0; t < columns.strides.size(); ++t) steps(t).column = columns.strides[t];
+  for (size_t d = 0; d < dims.size(); ++d) {
+    space.size[d] = dims[d].size;
+    space.rows *= dims[d].size;
+    for (size_t t = 0; t < dims[d].strides.size(); ++t) steps(t).stride[d] = dims[d].strides[t];
+  }
+  return space;
+}
+
+}  // namespace opdock::formula
