@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "api/module.h"
+#include "chain/module.h"
 #include "base/mutex.h"
 #include "facts/arch.h"
 #include "jit/nvrtc_files.h"
@@ -84,23 +84,7 @@ Status choose_target(const opdock_compile_options& given, opdock_module* module)
             "options.device: found " + to_text(given.device) +
                 ", wanted a GPU, or type 0 with `arch` for an image alone"};
   }
-  request.backend = static_cast<Backend>(given.device.type);
-  module->device = given.device;
-  Status done = driver_for(request.backend, &module->driver);
-  if (!done.ok()) return done;
-  const opdock_device_facts* facts = nullptr;
-  done = module->driver->facts(given.device.index, &facts);
-  if (!done.ok()) return done;
-  if (!request.arch.empty()) return {};
-  Gpu gpu{};
-  gpu.backend = request.backend;
-  done = module->driver->arch(given.device.index, &gpu.arch);
-  if (!done.ok()) return done;
-  gpu.major = static_cast<int>(facts->arch_major);
-  gpu.minor = static_cast<int>(facts->arch_minor);
-  request.arch = exact_arch(gpu);
-  module->arch_is_gpus = true;
-  return {};
+  return module->aim_at(given.device);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "api/module.h"
+#include "chain/module.h"
 #include "driver/driver.h"
 
 using namespace opdock;

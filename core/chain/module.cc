@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/module.h"
+#include "chain/module.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +9,7 @@
 #include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "chain/compile_context.h"
+#include "facts/arch.h"
 #include "jit/packed.h"
 
 namespace opdock {
@@ -101,6 +102,25 @@ Status opdock_module::fail_for(std::vector<Reason> reasons) {
   Status failed{module_status(reasons), text_of(request.name, reasons)};
   last_compile_reasons() = std::move(reasons);
   return failed;
+}
+
+Status opdock_module::aim_at(opdock_device at) {
+  request.backend = static_cast<Backend>(at.type);
+  device = at;
+  Status done = driver_for(request.backend, &driver);
+  if (!done.ok()) return done;
+  const opdock_device_facts* facts = nullptr;
+  done = driver->facts(at.index, &facts);
+  if (!done.ok() || !request.arch.empty()) return done;
+  Gpu gpu{};
+  gpu.backend = request.backend;
+  done = driver->arch(at.index, &gpu.arch);
+  if (!done.ok()) return done;
+  gpu.major = static_cast<int>(facts->arch_major);
+  gpu.minor = static_cast<int>(facts->arch_minor);
+  request.arch = exact_arch(gpu);
+  arch_is_gpus = true;
+  return {};
 }
 
 Status opdock_module::compile() {

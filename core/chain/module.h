@@ -24,6 +24,8 @@ struct opdock_module {
   opdock::CompiledImagePtr image;    // has the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 
+  // Sets the device, its driver and, unless the request names one, its architecture.
+  opdock::Status aim_at(opdock_device at);
   // Compiles `image`. On failure keeps the reasons for this thread.
   opdock::Status compile();
   // Finds a kernel. One that was not named beforehand is compiled into an image of its own.
