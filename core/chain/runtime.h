@@ -55,6 +55,9 @@ struct opdock_runtime {
 
   // The function_table() of this runtime, guarded by its own lock and destroyed with the runtime.
   std::shared_ptr<void> functions;
+  // The functions of formulas (fused/fused_functions.cc), likewise. They use the others, and so they
+  // are destroyed before them.
+  std::shared_ptr<void> formulas;
 
  private:
   std::shared_ptr<const opdock::MachineFacts> look_at_machine();

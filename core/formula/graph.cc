@@ -336,6 +336,13 @@ Id Graph::apply(Op op, Id a, Id b, Id c) {
   return add(node);
 }
 
+Id Graph::copy(const Node& node, const std::array<Id, 3>& args) {
+  Node now = node;
+  now.args = args;
+  if (!is_leaf(now.op)) now.extent = kOnce;  // add() finds it
+  return add(now);
+}
+
 void Graph::name(Id id, std::string_view name) {
   names_.emplace(id, std::string(name));
 }
@@ -376,13 +383,11 @@ Graph Graph::simplified() const {
       }
       stack.pop_back();
       if (place[static_cast<size_t>(id)] != kNone) continue;
-      Node node = old;
-      node.extent = is_leaf(node.op) ? node.extent : static_cast<uint8_t>(kOnce);
-      for (Id& arg : node.args)
+      std::array<Id, 3> args = old.args;
+      for (Id& arg : args)
         if (arg != kNone) arg = place[static_cast<size_t>(arg)];
-      if (is_commutative(node.op) && node.args[0] > node.args[1])
-        std::swap(node.args[0], node.args[1]);
-      const Id now = place[static_cast<size_t>(id)] = out.add(node);
+      if (is_commutative(old.op) && args[0] > args[1]) std::swap(args[0], args[1]);
+      const Id now = place[static_cast<size_t>(id)] = out.copy(old, args);
       const auto known = names_.find(id);
       if (known != names_.end()) out.name(now, known->second);
     }

@@ -139,6 +139,9 @@ class Graph {
   // Applies an operation to as many arguments as it has; the others are kNone. Throws Error if a
   // type does not fit the rule, or if a reduction's operand does not vary along the row.
   Id apply(Op op, Id a, Id b = kNone, Id c = kNone);
+  // Adds a node of another graph, with these arguments of this graph: nothing is converted. Inputs
+  // and scalars have the numbers that they have there.
+  Id copy(const Node& node, const std::array<Id, 3>& args);
   // Gives the node a name, for the text and for generated code, if it has none.
   void name(Id id, std::string_view name);
   void add_result(Id id);

@@ -29,6 +29,7 @@ from opdock._errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from opdock._formula import formula
 from opdock._load import Plugin, load
 from opdock._opdock import Function, Generator, Kernel, Object, Runtime
 from opdock._opdock import version as _version
@@ -81,6 +82,7 @@ __all__ = [
     "configure",
     "doctor",
     "explain",
+    "formula",
     "inspect",
     "inspect_diff",
     "load",

@@ -17,6 +17,7 @@
 #include "hooks.h"
 #include "new_tensor.h"
 #include "object.h"
+#include "opdock/formula.h"
 #include "opdock/opdock.h"
 #include "tensor.h"
 #include "torch_probe.h"
@@ -125,6 +126,13 @@ class Runtime {
     });
   }
   opdock_runtime* handle() const { return handle_; }
+  opdock_function* formula(const std::string& text, const std::optional<std::string>& schema) const {
+    opdock_function* made = nullptr;
+    check([&](char* error, uint32_t size) {
+      return opdock_make_function(handle_, c_str(schema), text.c_str(), &made, error, size);
+    });
+    return made;
+  }
   opdock_function* function(const std::string& name) const {
     opdock_function* found = nullptr;
     check([&](char* error, uint32_t size) {
@@ -140,6 +148,15 @@ class Runtime {
 py::object get_function(const py::object& runtime, const std::string& name) {
   opdock_function* handle = runtime.cast<const Runtime&>().function(name);
   PyObject* function = make_function(function_type.ptr(), runtime.ptr(), handle, name);
+  if (function == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(function);
+}
+
+py::object make_formula(const py::object& runtime, const std::string& text,
+                        const std::optional<std::string>& schema) {
+  opdock_function* handle = runtime.cast<const Runtime&>().formula(text, schema);
+  PyObject* function =
+      make_function(function_type.ptr(), runtime.ptr(), handle, opdock_describe(handle)->name);
   if (function == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(function);
 }
@@ -196,6 +213,8 @@ PYBIND11_MODULE(_opdock, module) {
       .def("manual_seed", &Runtime::manual_seed, py::arg("seed"));
   add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
+  module.def("make_formula", &make_formula, py::arg("runtime"), py::arg("formula"),
+             py::arg("schema") = py::none());
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   module.def("codes_json", [] {

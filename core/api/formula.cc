@@ -1,0 +1,20 @@
+// The function of formula.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "opdock/formula.h"
+
+#include "base/guarded.h"
+#include "chain/runtime.h"
+#include "fused/fused_functions.h"
+
+opdock_status opdock_make_function(opdock_runtime* runtime, const char* schema, const char* formula,
+                                   opdock_function** out, char* error, uint32_t error_size) {
+  const opdock::ErrorBuffer buffer{error, error_size};
+  if (runtime == nullptr || formula == nullptr || out == nullptr) {
+    return opdock::missing(buffer, "a runtime, a formula and room for the function");
+  }
+  *out = nullptr;
+  return opdock::guarded(buffer, [&] {
+    opdock::check_settings(*runtime);
+    return opdock::fused_function(runtime, schema == nullptr ? "" : schema, formula, out);
+  });
+}

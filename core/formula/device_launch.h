@@ -1,0 +1,38 @@
+// How the kernel of a graph is launched: which one, with how many threads, and its parameter.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "formula/device_source.h"
+#include "formula/graph.h"
+#include "formula/space.h"
+
+namespace opdock::formula {
+
+// What a launch depends on of a GPU.
+struct DeviceTraits {
+  int64_t multiprocessors = 1;
+  int64_t warp_size = 32;
+  int64_t max_threads = 1024;     // of a block
+  int64_t element_threads = 256;  // of a block of a large elementwise launch
+};
+
+struct DeviceLaunch {
+  DeviceShape shape;  // which kernel
+  std::array<uint32_t, 3> grid{1, 1, 1};
+  uint32_t threads = 1;
+};
+
+// Returns the launch for a space with elements.
+DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits);
+
+// Returns the kernel's parameter, a struct by value, as words: FormulaSpace
+// (opdock/formula_space.cuh) and then the scalars. inputs, results: the tensors' first elements.
+// Throws Error if it would be larger than a kernel's parameter may be.
+std::vector<uint64_t> launch_parameter(const Graph& graph, const Space& space, void* const* inputs,
+                                       void* const* results, const Value* scalars);
+
+}  // namespace opdock::formula

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused/fused_functions.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/mutex.h"
+#include "call/function.h"
+#include "chain/function_table.h"
+#include "chain/runtime.h"
+#include "fused/fused_op.h"
+#include "opdock/types.hpp"
+#include "schema/dtype.h"
+
+namespace opdock {
+namespace {
+
+// Resolves a formula's function on any device, and leaves the rest to the runtime's table.
+class FusedResolver : public Resolver {
+ public:
+  FusedResolver(FusedOp* op, FunctionTable* others) : op_(op), others_(*others) {}
+
+  Status resolve(const opdock_function&, opdock_device device, Target** out) override {
+    const opdock_device_facts* facts = cpu_facts();
+    Driver* driver = nullptr;
+    if (device.type != OPDOCK_CPU) {
+      Status done = driver_for(static_cast<Backend>(device.type), &driver);
+      if (done.ok()) done = driver->facts(device.index, &facts);
+      if (!done.ok()) return done;
+    }
+    *out = intern_target(&op_->op, "formula", device, facts, driver, nullptr, {});
+    return {};
+  }
+  void waiting(bool begins) override { others_.waiting(begins); }
+  bool cancelled() override { return others_.cancelled(); }
+  std::string doc(const opdock_function&) override { return op_->doc; }
+  opdock_generator* generator(opdock_device device) override { return others_.generator(device); }
+  void log(int32_t level, const char* message) override { others_.log(level, message); }
+  uint32_t threads() const override { return others_.threads(); }
+
+ private:
+  FusedOp* op_;
+  FunctionTable& others_;
+};
+
+// op: never freed, because targets are interned by the address of their op.
+struct FusedFunction {
+  FusedFunction(FusedOp* op, FunctionTable* others, Declared declared)
+      : resolver(op, others), function(op->schema.name, op->schema, &resolver, declared) {}
+  FusedResolver resolver;
+  opdock_function function;
+};
+
+// The functions of one runtime, by schema and formula.
+struct FusedTable {
+  Mutex mutex;  // guards what follows
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<FusedFunction>> functions;
+};
+
+FusedTable& fused_table(opdock_runtime* runtime) {
+  static Mutex& making = *new Mutex;
+  const std::lock_guard lock(making);
+  if (runtime->formulas == nullptr) runtime->formulas = std::make_shared<FusedTable>();
+  return *static_cast<FusedTable*>(runtime->formulas.get());
+}
+
+std::string schema_of(const formula::Formula& formula) {
+  std::string text = "formula(";
+  for (const formula::Parameter& param : formula.parameters())
+    text += (text.back() == '(' ? "Tensor " : ", Tensor ") + param.name;
+  text += ") -> ";
+  if (formula.num_results() == 1) return text + "Tensor";
+  for (size_t i = 0; i < formula.num_results(); ++i) text += i == 0 ? "(Tensor" : ", Tensor";
+  return text + ")";
+}
+
+std::unique_ptr<FusedOp> make_op(opdock_runtime* runtime, std::string schema_text,
+                                 const std::string& text) {
+  if (schema_text.empty()) schema_text = schema_of(formula::Formula(text));
+  Reason error{};
+  std::optional<Schema> schema = parse_schema(schema_text, &error);
+  if (!schema) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
+  formula::Formula formula(text, parameters_of(*schema));
+  return std::make_unique<FusedOp>(runtime, *std::move(schema), std::move(formula));
+}
+
+}  // namespace
+
+Status fused_function(opdock_runtime* runtime, const std::string& schema,
+                      const std::string& formula, opdock_function** out) {
+  FusedTable& table = fused_table(runtime);
+  std::pair<std::string, std::string> key(schema, formula);
+  {
+    const std::lock_guard lock(table.mutex);
+    const auto known = table.functions.find(key);
+    if (known != table.functions.end()) {
+      *out = &known->second->function;
+      return {};
+    }
+  }
+  std::unique_ptr<FusedOp> op;
+  try {
+    op = make_op(runtime, schema, formula);
+  } catch (const formula::Error& problem) {
+    return {OPDOCK_INVALID_ARGUMENT, std::string("formula: ") + problem.what()};
+  }
+  Declared declared;
+  declared.flags = op->op.flags;
+  declared.device_arg = op->op.device_arg;
+  auto made = std::make_unique<FusedFunction>(op.release(), &function_table(runtime), declared);
+  const std::lock_guard lock(table.mutex);
+  *out = &table.functions.emplace(std::move(key), std::move(made)).first->second->function;
+  return {};
+}
+
+}  // namespace opdock

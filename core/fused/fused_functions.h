@@ -1,0 +1,18 @@
+// Functions that are made of formulas, by opdock_make_function (opdock/formula.h).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "base/status.h"
+#include "opdock/opdock.h"
+
+namespace opdock {
+
+// Makes the function of a formula, or returns the one that the runtime has made of the same texts.
+// schema: of the function; empty: "formula(Tensor a, Tensor b, …) -> Tensor", with the names that
+// the formula uses in the order of their first use. Any thread.
+Status fused_function(opdock_runtime* runtime, const std::string& schema,
+                      const std::string& formula, opdock_function** out);
+
+}  // namespace opdock

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused/fused_op.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "call/invocation.h"
+#include "call/parallel.h"
+#include "opdock/types.hpp"
+#include "schema/dtype.h"
+
+namespace opdock {
+namespace {
+
+using formula::Graph;
+using formula::Operand;
+using formula::Parameter;
+using formula::Type;
+
+std::optional<Type> type_of(opdock_dtype dtype) {
+  return dtype.lanes == 1 ? formula::find_type(to_text(dtype)) : std::nullopt;
+}
+
+opdock_dtype dtype_of(Type type) {
+  return *parse_dtype(formula::name_of(type));
+}
+
+// Returns the argument as the formula sees it. Throws Error for a dtype that formulas do not have.
+formula::Argument argument_of(const Parameter& param, const opdock_value& value) {
+  formula::Argument argument;
+  argument.is_present = value.tag != OPDOCK_TAG_NONE;
+  if (!argument.is_present) return argument;
+  switch (param.kind) {
+    case Parameter::Kind::kTensor: {
+      const opdock_tensor& x = *value.as.tensor;
+      const std::optional<Type> type = type_of(x.dtype);
+      if (!type)
+        throw Error(OPDOCK_INVALID_ARGUMENT,
+                    "argument '" + param.name + "': found " + to_text(x.dtype) +
+                        ", wanted bool, uint8, int8 to int64, float16, bfloat16, float32 or "
+                        "float64; convert it first");
+      argument.type = *type;
+      argument.rank = x.ndim;
+      break;
+    }
+    case Parameter::Kind::kBool:
+      argument.flag = value.as.i64 != 0;
+      break;
+    case Parameter::Kind::kString:
+      argument.text.assign(value.as.str->data, value.as.str->size);
+      break;
+    case Parameter::Kind::kFloat:
+    case Parameter::Kind::kInt:
+      break;
+  }
+  return argument;
+}
+
+// Two calls with equal keys use the same instance.
+void append_key(const formula::Argument& argument, std::string* key) {
+  *key += argument.is_present ? '1' : '0';
+  *key += static_cast<char>('a' + static_cast<int>(argument.type));
+  *key += static_cast<char>('0' + std::min(argument.rank, 2));
+  *key += argument.flag ? '1' : '0';
+  if (!argument.text.empty()) *key += std::to_string(argument.text.size()) + ":" + argument.text;
+}
+
+Operand operand_of(const opdock_tensor& x) {
+  return {static_cast<char*>(x.data) + x.byte_offset, x.ndim, x.shape, x.strides};
+}
+
+std::vector<Operand> operands_of(const FusedInstance& instance, const opdock_value* args) {
+  std::vector<Operand> operands;
+  operands.reserve(instance.tensors.size());
+  for (const uint32_t param : instance.tensors)
+    operands.push_back(operand_of(*args[param].as.tensor));
+  return operands;
+}
+
+FusedOp& op_of(const opdock_call* call) {
+  const auto* in = static_cast<const Invocation*>(call->host_data);
+  return *reinterpret_cast<FusedOp*>(const_cast<opdock_op*>(in->target->op));
+}
+
+// Reductions that have no value for a row without columns.
+void check_columns(const Graph& graph, const std::vector<int64_t>& shape) {
+  if (shape.empty() || shape.back() != 0) return;
+  for (const formula::Node& node : graph.nodes()) {
+    switch (node.op) {
+      case formula::Op::kAmax:
+      case formula::Op::kAmin:
+      case formula::Op::kArgmax:
+      case formula::Op::kArgmin:
+        throw Error(OPDOCK_INVALID_ARGUMENT,
+                    std::string(formula::operation(node.op).name) +
+                        ": found rows without columns, wanted at least one column");
+      default:
+        break;
+    }
+  }
+}
+
+std::string to_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+// Checks that a result can be written into the argument that the schema names.
+void check_written(const FusedOp& op, int param, const opdock_tensor& x, Type type,
+                   const std::vector<int64_t>& shape) {
+  const std::string found = op.schema.params[static_cast<size_t>(param)].name;
+  const std::vector<int64_t> own(x.shape, x.shape + x.ndim);
+  if (own == shape && same(x.dtype, dtype_of(type))) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              "argument '" + found + "': found " + to_text(x.dtype) + " of shape " + to_text(own) +
+                  ", wanted " + std::string(formula::name_of(type)) + " of shape " +
+                  to_text(shape) + ", because the result is written into it");
+}
+
+void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_value* args,
+             opdock_plan* plan) {
+  const Graph& graph = instance.graph;
+  const std::vector<int64_t> shape = formula::broadcast_shape(graph, operands_of(instance, args));
+  check_columns(graph, shape);
+  uint32_t output = 0;
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    const std::vector<int64_t> own = formula::result_shape(graph, i, shape);
+    const Type type = graph[graph.results()[i]].type;
+    const int param = op.schema.returns[i].param;
+    if (param >= 0) {
+      check_written(op, param, *args[param].as.tensor, type, own);
+      continue;
+    }
+    opdock_output& out = plan->outputs[output++];
+    out.dtype = dtype_of(type);
+    out.ndim = static_cast<int32_t>(own.size());
+    std::memcpy(out.shape, own.data(), own.size() * sizeof own[0]);
+  }
+  plan->state[0] = reinterpret_cast<uintptr_t>(&instance);
+}
+
+struct CpuWork {
+  const FusedInstance& instance;
+  const formula::Space& space;
+  void* const* inputs;
+  void* const* results;
+  const formula::Value* scalars;
+};
+
+opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
+  const formula::Interpreter& on_cpu = work.instance.on_cpu;
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
+      static_cast<uint64_t>(on_cpu.grain(work.space)),
+      [](void* context, uint64_t begin, uint64_t end) {
+        const CpuWork& of = *static_cast<const CpuWork*>(context);
+        of.instance.on_cpu.run(of.space, of.inputs, of.results, of.scalars,
+                               static_cast<int64_t>(begin), static_cast<int64_t>(end));
+      },
+      const_cast<CpuWork*>(&work));
+  return OPDOCK_OK;
+}
+
+opdock_status compute(const opdock_call* call, const opdock_value* args,
+                      const opdock_value* results, uint32_t num_results) {
+  FusedOp& op = op_of(call);
+  FusedInstance& instance = *reinterpret_cast<FusedInstance*>(
+      static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
+  const std::vector<Operand> inputs = operands_of(instance, args);
+  std::vector<Operand> outputs;
+  for (uint32_t i = 0; i < num_results; ++i) outputs.push_back(operand_of(*results[i].as.tensor));
+  const formula::Space space = formula::make_space(instance.graph, inputs, outputs);
+  if (space.rows == 0 || (space.columns == 0 && !instance.graph.has_reductions())) return OPDOCK_OK;
+  std::vector<void*> in, out;
+  for (const Operand& one : inputs) in.push_back(one.data);
+  for (const Operand& one : outputs) out.push_back(one.data);
+  std::vector<formula::Value> scalars;
+  for (const uint32_t param : instance.numbers) {
+    const opdock_value& value = args[param];
+    scalars.push_back(value.tag == OPDOCK_TAG_FLOAT
+                          ? formula::Value{value.as.f64, 0}
+                          : formula::Value{static_cast<double>(value.as.i64), value.as.i64});
+  }
+  if (call->device.type == OPDOCK_CPU)
+    return run_on_cpu(call, {instance, space, in.data(), out.data(), scalars.data()});
+  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), op.runtime,
+                                instance.graph, space, in.data(), out.data(), scalars.data());
+}
+
+// Runs `body`, and turns what it throws into the call's error.
+template <class F>
+opdock_status answered(const opdock_call* call, const F& body) noexcept {
+  Invocation& in = *static_cast<Invocation*>(call->host_data);
+  return answer(in, [&]() -> opdock_status {
+    try {
+      return body();
+    } catch (const formula::Error& problem) {
+      return in.fail(OPDOCK_INVALID_ARGUMENT, problem.what());
+    }
+  });
+}
+
+opdock_status plan_fused(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+                         opdock_plan* plan) {
+  return answered(call, [&] {
+    FusedOp& op = op_of(call);
+    fill_in(op, op.instance(args, num_args), args, plan);
+    return OPDOCK_OK;
+  });
+}
+
+opdock_status run_fused(const opdock_call* call, const opdock_value* args, uint32_t,
+                        opdock_value* results, uint32_t num_results) {
+  return answered(call, [&] { return compute(call, args, results, num_results); });
+}
+
+}  // namespace
+
+std::vector<Parameter> parameters_of(const Schema& schema) {
+  std::vector<Parameter> params;
+  for (const SchemaParam& param : schema.params) {
+    Parameter made;
+    made.name = param.name;
+    made.is_optional = param.type.optional;
+    const bool is_plain = !param.type.list;
+    switch (is_plain ? param.type.tag : OPDOCK_TAG_LIST) {
+      case OPDOCK_TAG_TENSOR:
+        made.kind = Parameter::Kind::kTensor;
+        break;
+      case OPDOCK_TAG_FLOAT:
+        made.kind = Parameter::Kind::kFloat;
+        break;
+      case OPDOCK_TAG_INT:
+        made.kind = Parameter::Kind::kInt;
+        break;
+      case OPDOCK_TAG_BOOL:
+        made.kind = Parameter::Kind::kBool;
+        break;
+      case OPDOCK_TAG_STRING:
+        made.kind = Parameter::Kind::kString;
+        break;
+      default:
+        throw Error(OPDOCK_INVALID_ARGUMENT,
+                    "parameter '" + param.name + "': found " + to_text(param.type) +
+                        ", wanted Tensor, float, int, bool or str, which formulas take");
+    }
+    params.push_back(std::move(made));
+  }
+  return params;
+}
+
+FusedOp::FusedOp(opdock_runtime* of, Schema wanted, formula::Formula text)
+    : runtime(of),
+      schema(std::move(wanted)),
+      formula(std::move(text)),
+      schema_text(schema.text()),
+      doc(formula.text()) {
+  if (schema.first_tensor() < 0)
+    throw formula::Error("found no tensor among the parameters, wanted at least one");
+  if (schema.returns.size() != formula.num_results())
+    throw formula::Error("found " + std::to_string(formula.num_results()) +
+                         " results of the formula, wanted the " +
+                         std::to_string(schema.returns.size()) + " of the schema");
+  for (const SchemaReturn& result : schema.returns) {
+    if (result.type.tag != OPDOCK_TAG_TENSOR || result.type.list || result.type.optional)
+      throw formula::Error("found a result of type " + to_text(result.type) +
+                           ", wanted Tensor or Tensor(a!)");
+  }
+  op.struct_size = sizeof op;
+  op.flags =
+      OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_CAPTURE_SAFE | OPDOCK_OP_IN_PLACE | OPDOCK_OP_DETERMINISTIC;
+  op.schema = schema_text.c_str();
+  op.doc = doc.c_str();
+  op.device_arg = static_cast<uint32_t>(schema.first_tensor());
+  op.plan = plan_fused;
+  op.run = run_fused;
+}
+
+FusedInstance& FusedOp::instance(const opdock_value* args, uint32_t num_args) {
+  const std::vector<Parameter>& params = formula.parameters();
+  std::vector<formula::Argument> arguments;
+  arguments.reserve(num_args);
+  std::string key;
+  for (uint32_t i = 0; i < num_args; ++i) {
+    arguments.push_back(argument_of(params[i], args[i]));
+    append_key(arguments.back(), &key);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = instances_.find(key);
+    if (known != instances_.end()) return *known->second;
+  }
+  auto made = std::make_unique<FusedInstance>(formula.graph(arguments));
+  for (uint32_t i = 0; i < num_args; ++i) {
+    if (!arguments[i].is_present) continue;
+    if (params[i].kind == Parameter::Kind::kTensor) made->tensors.push_back(i);
+    if (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt)
+      made->numbers.push_back(i);
+  }
+  const std::lock_guard lock(mutex_);
+  return *instances_.emplace(std::move(key), std::move(made)).first->second;
+}
+
+}  // namespace opdock

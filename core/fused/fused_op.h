@@ -1,0 +1,61 @@
+// An op that is made of a formula while the program runs, without a plugin: its plan and its run
+// work for any formula.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/status.h"
+#include "formula/formula.h"
+#include "formula/interpreter.h"
+#include "fused/device_kernels.h"
+#include "opdock/plugin.h"
+#include "schema/schema.h"
+
+struct opdock_runtime;
+
+namespace opdock {
+
+// The formula for arguments of certain types and ranks.
+struct FusedInstance {
+  explicit FusedInstance(formula::Graph made) : graph(std::move(made)), on_cpu(graph) {}
+
+  const formula::Graph graph;
+  const formula::Interpreter on_cpu;
+  FusedKernels on_gpu;
+  std::vector<uint32_t> tensors;  // the parameter of each of the graph's inputs
+  std::vector<uint32_t> numbers;  // the parameter of each of its scalars
+};
+
+// Lives until the process ends, as targets do. Usable from any thread.
+struct FusedOp {
+  // Throws formula::Error if the formula does not fit the schema.
+  FusedOp(opdock_runtime* runtime, Schema schema, formula::Formula formula);
+  FusedOp(const FusedOp&) = delete;
+  FusedOp& operator=(const FusedOp&) = delete;
+
+  // The first member, so that plan and run find the rest from its address.
+  opdock_op op{};
+  opdock_runtime* const runtime;
+  const Schema schema;
+  const formula::Formula formula;
+  const std::string schema_text, doc;
+
+  // Returns the instance for these arguments, which is made once for each combination of types and
+  // ranks. Throws formula::Error, or Error for an argument that formulas do not take.
+  FusedInstance& instance(const opdock_value* args, uint32_t num_args);
+
+ private:
+  Mutex mutex_;  // guards what follows
+  std::map<std::string, std::unique_ptr<FusedInstance>> instances_;
+};
+
+// Returns the parameters of a formula with this schema. Throws Error for a type that formulas do
+// not take.
+std::vector<formula::Parameter> parameters_of(const Schema& schema);
+
+}  // namespace opdock

@@ -1,0 +1,39 @@
+/*
+ * opdock/formula.h: functions that are made of formulas while a program runs.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   opdock_function* rms_norm = NULL;
+ *   opdock_make_function(runtime,
+ *                        "rms_norm(Tensor x, Tensor? weight=None, *, float eps=1e-5) -> Tensor",
+ *                        "y = x * rsqrt(mean(x * x) + eps)\n"
+ *                        "return y * weight if weight else y",
+ *                        &rms_norm, error, sizeof error);
+ *
+ * The function is called like that of an op of a plugin (opdock.h), on the CPU and on GPUs, for
+ * which its kernels are compiled when a call first needs them. docs/reference/formulas.md has the
+ * language.
+ */
+#ifndef OPDOCK_FORMULA_H_
+#define OPDOCK_FORMULA_H_
+
+#include "opdock/opdock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* [any thread]
+ * Makes a function of a formula. schema: its parameters (Tensor, float, int, bool, str, and the
+ * optional ones of these) and its results (Tensor, or Tensor(a!) for one that is written into a
+ * parameter); NULL: the names that the formula uses are tensors, in the order of their first use.
+ * The same texts give the same function, which lives as long as the runtime. Compiles nothing.
+ * OPDOCK_INVALID_ARGUMENT: a text is faulty; the error names the line and the column. */
+OPDOCK_EXPORT opdock_status opdock_make_function(opdock_runtime* runtime, const char* schema,
+                                                 const char* formula, opdock_function** out,
+                                                 char* error, uint32_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_FORMULA_H_ */
