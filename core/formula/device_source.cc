@@ -73,21 +73,37 @@ class Writer {
       }
       if (is_reduction(graph_[id].op)) last_ = std::max(last_, pass(id) + 1);
     }
+    // How often a node is used, and whether its one user is computed as often as itself.
+    uses_.assign(graph_.nodes().size(), 0);
+    is_inside_.assign(graph_.nodes().size(), false);
+    std::vector<int> lengths(graph_.nodes().size(), 1);
+    for (Id id = 0; id < graph_.size(); ++id) {
+      for (const Id arg : graph_[id].args) {
+        if (arg == kNone) continue;
+        const auto at = static_cast<size_t>(same(arg));
+        ++uses_[at];
+        const bool stays = is_full(id) == is_full(arg) && pass(id) == pass(arg);
+        is_inside_[at] = stays && same(id) == id && lengths[at] < 6;
+        lengths[static_cast<size_t>(id)] += is_inside_[at] ? lengths[at] : 1;
+      }
+    }
+    for (const Id id : graph_.results()) uses_[static_cast<size_t>(same(id))] += 2;
     is_written_.assign(graph_.nodes().size(), false);
     is_kept_.assign(graph_.nodes().size(), false);
     if (shape_.held == 0) return;
     // What a later pass uses stays in registers, if that is more than an input.
     for (Id id = 0; id < graph_.size(); ++id) {
-      for (const Id arg : graph_[id].args) {
+      for (const Id direct : graph_[id].args) {
+        const Id arg = direct == kNone ? kNone : same(direct);
         if (arg == kNone || !is_full(arg) || is_leaf(graph_[arg].op)) continue;
-        const int at = is_reduction(graph_[id].op) || !is_full(id) ? pass(id) : pass(id);
-        if (graph_[arg].op != Op::kConvert && pass(arg) < at)
-          is_kept_[static_cast<size_t>(arg)] = true;
+        if (pass(arg) < pass(id) && same(id) == id) is_kept_[static_cast<size_t>(arg)] = true;
       }
     }
-    for (const Id id : graph_.results())
+    for (const Id result : graph_.results()) {
+      const Id id = same(result);
       if (is_full(id) && pass(id) < last_ && !is_leaf(graph_[id].op))
         is_kept_[static_cast<size_t>(id)] = true;
+    }
   }
 
   void write_params() {
@@ -139,12 +155,43 @@ class Writer {
   }
   std::string pack_index() const { return shape_.held > 0 && has_rows_ ? "[i].at[k]" : ".at[k]"; }
 
-  // Returns the expression of a node that has been written, or of a leaf.
+  // Returns the node whose number is the same: conversions between a 16-bit float and float do
+  // nothing, unless they round.
+  Id same(Id id) const {
+    while (graph_[id].op == Op::kConvert && !graph_.exact() &&
+           number_type(graph_[id].type) == number_type(graph_[graph_[id].args[0]].type) &&
+           is_float(graph_[id].type))
+      id = graph_[id].args[0];
+    return id;
+  }
+
+  // Whether a node is written inside the expression that uses it, instead of as a variable.
+  bool is_inline(Id id) const {
+    const auto at = static_cast<size_t>(id);
+    return same(id) != id ||
+           (uses_[at] == 1 && !is_leaf(graph_[id].op) && !is_kept_[at] &&
+            !is_reduction(graph_[id].op) && !graph_.names().contains(id) && is_inside_[at]);
+  }
+
+  // Returns the expression of a node that has been written, of a leaf, or of one that is inline.
   std::string use(Id id) const {
+    id = same(id);
+    if (is_inline(id)) return value(id);
     if (is_leaf(graph_[id].op) && graph_[id].op != Op::kInput) return leaf(id);
     if (graph_[id].op == Op::kInput && !is_written_[static_cast<size_t>(id)]) return leaf(id);
     const std::string name = variable_name(graph_, id);
     return is_kept_[static_cast<size_t>(id)] ? name + "[i * kVector + k]" : name;
+  }
+
+  // Returns a text without the parentheses around it.
+  static std::string bare(const std::string& text) {
+    if (text.empty() || text.front() != '(' || text.back() != ')') return text;
+    int open = 0;
+    for (size_t i = 0; i + 1 < text.size(); ++i) {
+      open += text[i] == '(' ? 1 : text[i] == ')' ? -1 : 0;
+      if (open == 0) return text;
+    }
+    return text.substr(1, text.size() - 2);
   }
 
   std::string value(Id id) const {
@@ -160,10 +207,10 @@ class Writer {
     for (Id id = 0; id < graph_.size(); ++id) {
       const auto at = static_cast<size_t>(id);
       const Node& node = graph_[id];
-      if (is_full(id) || is_written_[at] || pass(id) >= before) continue;
+      if (is_full(id) || is_written_[at] || pass(id) >= before || is_inline(id)) continue;
       if (is_leaf(node.op) || is_reduction(node.op)) continue;
-      line("const " + number_type(node.type) + " " + variable_name(graph_, id) + " = " + value(id) +
-           ";");
+      line("const " + number_type(node.type) + " " + variable_name(graph_, id) + " = " +
+           bare(value(id)) + ";");
       is_written_[at] = true;
     }
   }
@@ -182,9 +229,9 @@ class Writer {
       const auto at = static_cast<size_t>(id);
       if (!is_needed[at] || !is_full(id) || (is_kept_[at] && pass(id) < now)) continue;
       const Node& node = graph_[id];
-      if (is_leaf(node.op) && node.op != Op::kInput) continue;
+      if ((is_leaf(node.op) && node.op != Op::kInput) || is_inline(id)) continue;
       const std::string name = variable_name(graph_, id);
-      const std::string text = node.op == Op::kInput ? leaf(id) : value(id);
+      const std::string text = bare(node.op == Op::kInput ? leaf(id) : value(id));
       if (is_kept_[at]) {
         line(name + "[i * kVector + k] = " + text + ";");
       } else {
@@ -290,7 +337,7 @@ class Writer {
   }
 
   void write_rows() {
-    line("constexpr int kHeld = " + std::to_string(std::max(shape_.held, 1)) + ";");
+    if (shape_.held > 0) line("constexpr int kHeld = " + std::to_string(shape_.held) + ";");
     line("OPDOCK_SHARED(long long, scratch, 64);");
     line("pdl_wait_and_trigger();");
     line(std::string("const RowTeam<") + (shape_.is_block ? "true" : "false") + "> team;");
@@ -409,8 +456,11 @@ class Writer {
       if (is_index(node.op)) {
         line(part + ".add(" + use(node.args[0]) + ", column + k);");
       } else {
-        line(part + " = " + combination(node.op) + "::combine(" + part + ", static_cast<" +
-             sum_type(node) + ">(" + use(node.args[0]) + "));");
+        line(part + " = " + combination(node.op) + "::combine(" + part + ", " +
+             (number_type(graph_[node.args[0]].type) == sum_type(node)
+                  ? bare(use(node.args[0]))
+                  : "static_cast<" + sum_type(node) + ">(" + use(node.args[0]) + ")") +
+             ");");
       }
     }
     --depth_;
@@ -475,7 +525,9 @@ class Writer {
   std::vector<int> passes_;
   int last_ = 0;                  // the pass of the results
   std::vector<bool> is_written_;  // has a variable in scope
-  std::vector<bool> is_kept_;     // stays in registers from pass to pass
+  std::vector<int> uses_;
+  std::vector<bool> is_inside_;
+  std::vector<bool> is_kept_;  // stays in registers from pass to pass
   std::vector<Id> unscoped_;
   std::string text_;
   int depth_ = 0;

@@ -185,8 +185,8 @@ opdock_status compute(const opdock_call* call, const opdock_value* args,
   }
   if (call->device.type == OPDOCK_CPU)
     return run_on_cpu(call, {instance, space, in.data(), out.data(), scalars.data()});
-  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), op.runtime,
-                                instance.graph, space, in.data(), out.data(), scalars.data());
+  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), op.runtime, space,
+                                in.data(), out.data(), scalars.data());
 }
 
 // Runs `body`, and turns what it throws into the call's error.

@@ -22,7 +22,8 @@ namespace opdock {
 
 // The formula for arguments of certain types and ranks.
 struct FusedInstance {
-  explicit FusedInstance(formula::Graph made) : graph(std::move(made)), on_cpu(graph) {}
+  explicit FusedInstance(formula::Graph made)
+      : graph(std::move(made)), on_cpu(graph), on_gpu(graph) {}
 
   const formula::Graph graph;
   const formula::Interpreter on_cpu;
