@@ -1,0 +1,562 @@
+// The grammar. Within an expression, operators wait in a list until one that binds less arrives;
+// only parentheses, calls and the values of conditionals nest, at most kMaxDepth of them.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "formula/builder.h"
+#include "formula/messages.h"
+
+namespace opdock::formula {
+namespace {
+
+// How tightly operators bind, as in Python.
+enum Binding : int {
+  kOr,
+  kAnd,
+  kNot,
+  kCompare,
+  kBitOr,
+  kBitXor,
+  kBitAnd,
+  kShift,
+  kSum,
+  kProduct,
+  kSign,
+  kPower
+};
+
+struct Symbol {
+  std::string_view text;
+  Binding binding;
+  Op op;
+};
+constexpr Symbol kSymbols[] = {
+    {"==", kCompare, Op::kEqual},    {"!=", kCompare, Op::kNotEqual},
+    {"<", kCompare, Op::kLess},      {"<=", kCompare, Op::kLessEqual},
+    {">", kCompare, Op::kGreater},   {">=", kCompare, Op::kGreaterEqual},
+    {"|", kBitOr, Op::kBitwiseOr},   {"^", kBitXor, Op::kBitwiseXor},
+    {"&", kBitAnd, Op::kBitwiseAnd}, {"<<", kShift, Op::kShiftLeft},
+    {">>", kShift, Op::kShiftRight}, {"+", kSum, Op::kAdd},
+    {"-", kSum, Op::kSub},           {"*", kProduct, Op::kMul},
+    {"/", kProduct, Op::kDiv},       {"//", kProduct, Op::kFloorDivide},
+    {"%", kProduct, Op::kRemainder}, {"**", kPower, Op::kPow},
+};
+constexpr std::string_view kWords[] = {"and",  "or",    "not",  "if",    "else",
+                                       "True", "False", "None", "return"};
+constexpr std::pair<std::string_view, double> kNumbers[] = {
+    {"e", 2.718281828459045},
+    {"inf", std::numeric_limits<double>::infinity()},
+    {"nan", std::numeric_limits<double>::quiet_NaN()},
+    {"pi", 3.141592653589793},
+};
+constexpr size_t kMaxArguments = 3;
+
+bool is_word(std::string_view name) {
+  return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
+}
+
+class Parser {
+ public:
+  Parser(Program* program, std::vector<Parameter>* parameters, bool is_open)
+      : program_(*program), builder_(program), parameters_(*parameters), is_open_(is_open) {}
+  void parse();
+
+ private:
+  // An operator that waits for its last operand.
+  struct Pending {
+    Binding binding;
+    bool is_prefix;
+    Op op;
+    Token token;
+    size_t skip;  // of "and" and "or"
+  };
+
+  const Token& next() const { return tokens_[at_]; }
+  const Token& after() const { return tokens_[std::min(at_ + 1, tokens_.size() - 1)]; }
+  const Token& take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
+  bool accept(std::string_view symbol);
+  [[noreturn]] void refuse(const Token& token, const std::string& wanted) const;
+  void check_parameters() const;
+  void statement();
+  void returned();
+  void assign(const Token& name, ExprId value);
+  void check_name(const Token& name) const;
+  void check_use() const;
+
+  ExprId expression();
+  ExprId operators();
+  bool prefix(std::vector<Pending>* pending);
+  bool infix(std::vector<Pending>* pending, std::vector<ExprId>* operands);
+  void reduce(std::vector<Pending>* pending, std::vector<ExprId>* operands);
+  ExprId operand();
+  ExprId atom();
+  ExprId name(const Token& token);
+  ExprId call(const Token& name, ExprId receiver);
+  size_t keyword(const Token& name, const Function& function) const;
+  void nest(const Token& token);
+
+  Program& program_;
+  Builder builder_;
+  std::vector<Parameter>& parameters_;
+  bool is_open_;
+  std::vector<Token> tokens_;
+  size_t at_ = 0;
+  // Parentheses, calls and values of conditionals around this place, and signs and powers that
+  // wait; -1 outside of all expressions.
+  int depth_ = -1;
+  std::map<std::string_view, size_t> known_parameters_;
+  std::vector<bool> is_parameter_used_;
+  std::map<std::string_view, size_t> variables_;  // the last statement that assigns each
+};
+
+std::string found(const Token& token) {
+  switch (token.kind) {
+    case Token::Kind::kEnd:
+      return "found the end of the formula";
+    case Token::Kind::kBreak:
+      return token.text == ";" ? "found \";\"" : "found the end of the line";
+    case Token::Kind::kString:
+      return "found the string " + quoted(token.text);
+    default:
+      return "found " + quoted(token.text);
+  }
+}
+
+void Parser::refuse(const Token& token, const std::string& wanted) const {
+  builder_.refuse(token.place, found(token) + ", wanted " + wanted);
+}
+
+bool Parser::accept(std::string_view symbol) {
+  if (!next().is(symbol)) return false;
+  take();
+  return true;
+}
+
+void Parser::nest(const Token& token) {
+  if (++depth_ > kMaxDepth)
+    builder_.refuse(token.place, "found more than " + std::to_string(kMaxDepth) +
+                                     " nested parentheses, calls, signs and powers, wanted at most "
+                                     "that many; assign a part to a variable first");
+}
+
+void Parser::check_parameters() const {
+  std::map<std::string_view, bool> seen;
+  for (const Parameter& one : parameters_) {
+    const std::string start = "parameter " + quoted(one.name) + ": found ";
+    if (!is_name(one.name) || one.name.size() > kMaxName)
+      throw SyntaxError(1, 1,
+                        start +
+                            (one.name.size() > kMaxName
+                                 ? "a name of " + std::to_string(one.name.size()) + " letters"
+                                 : std::string("no name")) +
+                            ", wanted letters, digits and _, at most " + std::to_string(kMaxName) +
+                            " and no digit first");
+    if (is_word(one.name) || find_type(one.name))
+      throw SyntaxError(1, 1, start + "a word of the language, wanted another name");
+    if (!seen.emplace(one.name, true).second)
+      throw SyntaxError(1, 1, start + "it twice, wanted different names");
+  }
+}
+
+void Parser::parse() {
+  check_parameters();
+  for (size_t i = 0; i < parameters_.size(); ++i) known_parameters_.emplace(parameters_[i].name, i);
+  is_parameter_used_.resize(parameters_.size());
+  tokens_ = read_tokens(program_.source);
+  if (next().kind == Token::Kind::kEnd)
+    builder_.refuse(0,
+                    "found an empty formula, wanted an expression, or statements and \"return\"");
+  while (program_.results.empty()) {
+    statement();
+    if (next().kind != Token::Kind::kBreak && next().kind != Token::Kind::kEnd)
+      refuse(next(), next().is_word("is")
+                         ? "an operator; compare with == and !=, or write \"a if weight else b\""
+                         : "an operator or the end of the line");
+    take();
+  }
+  check_use();
+}
+
+// Also checks that a statement follows, unless this one returns the results.
+void Parser::statement() {
+  const Token first = next();
+  if (first.is_word("return")) {
+    take();
+    returned();
+    if (next().kind == Token::Kind::kBreak)
+      refuse(after(), "the end of the formula after \"return\"");
+    return;
+  }
+  if (first.kind == Token::Kind::kName && after().is("=")) {
+    check_name(first);
+    take();
+    take();
+    assign(first, expression());
+    if (next().kind == Token::Kind::kEnd)
+      refuse(next(), "a last line with the results: \"return " + std::string(first.text) + "\"");
+    return;
+  }
+  // a, b = …: looked for first, because the names may not be known.
+  for (size_t i = at_; after().is(",") && i < tokens_.size(); ++i) {
+    if (tokens_[i].kind == Token::Kind::kBreak || tokens_[i].is("(")) break;
+    if (tokens_[i].is("=")) refuse(tokens_[i], "one name before \"=\"");
+  }
+  returned();
+  if (next().is("=")) refuse(next(), "one name before \"=\", or \"==\" to compare");
+  if (next().kind == Token::Kind::kBreak)
+    builder_.refuse(first.place,
+                    "found an expression that nothing uses, wanted \"name = …\", or "
+                    "\"return …\" in the last line");
+}
+
+void Parser::returned() {
+  do {
+    const ExprId value = expression();
+    builder_.need_value(value);
+    program_.results.push_back(value);
+    if (program_.results.size() > kMaxResults)
+      builder_.refuse(next().place, "found more than " + std::to_string(kMaxResults) +
+                                        " results, wanted at most that many");
+  } while (accept(","));
+}
+
+void Parser::check_name(const Token& name) const {
+  if (is_word(name.text) || find_type(name.text))
+    refuse(name, "another name, because this one is a word of the language");
+}
+
+void Parser::assign(const Token& name, ExprId value) {
+  const auto known = variables_.find(name.text);
+  if (known != variables_.end()) {
+    const Statement& before = program_.statements[known->second];
+    if (!before.is_used)
+      builder_.refuse(before.place, "found a value of " + quoted(name.text) +
+                                        " that nothing uses before the next one, wanted a use; "
+                                        "remove this statement");
+  }
+  variables_[name.text] = program_.statements.size();
+  Statement statement;
+  statement.name = name.text;
+  statement.place = name.place;
+  statement.value = value;
+  statement.end = program_.steps.size();
+  program_.statements.push_back(statement);
+}
+
+void Parser::check_use() const {
+  for (const Statement& one : program_.statements)
+    if (!one.is_used)
+      builder_.refuse(one.place, "found the variable " + quoted(one.name) +
+                                     " that nothing uses, wanted a use; remove this statement");
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    if (!is_parameter_used_[i])
+      throw SyntaxError(1, 1,
+                        "parameter " + quoted(parameters_[i].name) +
+                            ": found no use in the formula, wanted one; use it or remove it");
+}
+
+ExprId Parser::expression() {
+  nest(next());
+  const size_t begin = program_.steps.size();
+  ExprId result = operators();
+  if (next().is_word("if")) {
+    // The choice is written after the first value and evaluated before it.
+    const Token word = take();
+    const size_t middle = program_.steps.size();
+    const ExprId choice = operators();
+    builder_.need_choice(choice, "between tensors write where(condition, a, b)");
+    if (!next().is_word("else")) refuse(next(), "\"else\", because of the \"if\" before");
+    take();
+    const auto at = [&](size_t i) { return program_.steps.begin() + static_cast<ptrdiff_t>(i); };
+    std::rotate(at(begin), at(middle), program_.steps.end());
+    const size_t first = begin + program_.steps.size() - middle;
+    program_.steps.insert(at(first), {choice, middle - begin, false});
+    const size_t skip = builder_.skip(choice, true);
+    const ExprId other = expression();
+    builder_.end_skip(skip);
+    result = builder_.conditional(word, result, choice, other);
+  }
+  --depth_;
+  return result;
+}
+
+ExprId Parser::operators() {
+  std::vector<Pending> pending;
+  std::vector<ExprId> operands;
+  do {
+    while (prefix(&pending)) continue;
+    operands.push_back(operand());
+  } while (infix(&pending, &operands));
+  while (!pending.empty()) reduce(&pending, &operands);
+  return operands.back();
+}
+
+bool Parser::prefix(std::vector<Pending>* pending) {
+  const Token& token = next();
+  if (token.is_word("not")) {
+    if (!pending->empty() && pending->back().binding > kNot)
+      refuse(token, "a value after " + quoted(pending->back().token.text) +
+                        "; put \"not …\" in parentheses");
+    pending->push_back({kNot, true, Op::kConstant, token, 0});
+  } else if (token.is("-") || token.is("+") || token.is("~")) {
+    pending->push_back({kSign, true, Op::kConstant, token, 0});
+  } else {
+    return false;
+  }
+  nest(token);
+  take();
+  return true;
+}
+
+// Takes the operator that follows, after the ones before it that bind as tightly; false if none
+// does.
+bool Parser::infix(std::vector<Pending>* pending, std::vector<ExprId>* operands) {
+  const Token token = next();
+  std::optional<Symbol> symbol;
+  if (token.is_word("and")) symbol = {"and", kAnd, Op::kConstant};
+  if (token.is_word("or")) symbol = {"or", kOr, Op::kConstant};
+  for (const Symbol& one : kSymbols)
+    if (token.is(one.text)) symbol = one;
+  if (!symbol) return false;
+  // "**" is the only one that takes what follows first: a ** b ** c is a ** (b ** c).
+  while (!pending->empty() && symbol->binding != kPower &&
+         pending->back().binding >= symbol->binding) {
+    if (symbol->binding == kCompare && pending->back().binding == kCompare)
+      refuse(token, "one comparison; write (a < b) & (b < c), or \"and\" between choices");
+    reduce(pending, operands);
+  }
+  Pending one = {symbol->binding, false, symbol->op, token, 0};
+  if (symbol->binding == kAnd || symbol->binding == kOr)
+    one.skip = builder_.skip(operands->back(), symbol->binding == kOr);
+  pending->push_back(one);
+  if (symbol->binding == kPower) nest(token);
+  take();
+  return true;
+}
+
+void Parser::reduce(std::vector<Pending>* pending, std::vector<ExprId>* operands) {
+  const Pending last = pending->back();
+  pending->pop_back();
+  if (last.is_prefix || last.binding == kPower) --depth_;
+  const ExprId b = operands->back();
+  operands->pop_back();
+  if (last.is_prefix) {
+    operands->push_back(last.binding == kNot ? builder_.negation(last.token, b)
+                                             : builder_.unary(last.token, b));
+    return;
+  }
+  const ExprId a = operands->back();
+  ExprId& result = operands->back();
+  if (last.binding == kAnd || last.binding == kOr) {
+    builder_.end_skip(last.skip);
+    result = builder_.logical(last.token, last.binding == kAnd ? Form::kAnd : Form::kOr, a, b);
+  } else if (last.binding == kCompare) {
+    result = builder_.comparison(last.token, last.op, a, b);
+  } else {
+    result = builder_.binary(last.token, last.op, a, b);
+  }
+}
+
+// An atom, and the methods and attributes behind it.
+ExprId Parser::operand() {
+  ExprId result = atom();
+  while (accept(".")) {
+    const Token name = next();
+    if (name.kind != Token::Kind::kName) refuse(name, "the name of a method, or dtype");
+    take();
+    if (next().is("(")) {
+      result = call(name, result);
+    } else if (name.text == "dtype") {
+      result = builder_.dtype(name, result);
+    } else {
+      refuse(name, "\".dtype\", or parentheses after the name of a method");
+    }
+  }
+  return result;
+}
+
+ExprId Parser::atom() {
+  const Token token = next();
+  Expr expr;
+  expr.place = token.place;
+  expr.text = token.text;
+  switch (token.kind) {
+    case Token::Kind::kInteger:
+      expr.form = Form::kInteger;
+      expr.integer = token.integer;
+      break;
+    case Token::Kind::kReal:
+      expr.form = Form::kReal;
+      expr.real = token.real;
+      break;
+    case Token::Kind::kString:
+      expr.form = Form::kString;
+      expr.kind = Kind::kString;
+      break;
+    case Token::Kind::kName:
+      take();
+      if (next().is("(") && !is_word(token.text)) return call(token, kNoExpr);
+      return name(token);
+    default: {
+      if (!token.is("(")) refuse(token, "a value: a name, a number, a call or \"(\"");
+      take();
+      const ExprId inside = expression();
+      if (!accept(")"))
+        refuse(next(),
+               next().is(",") ? "\")\"; there are no tuples" : "\")\" for the \"(\" before");
+      return inside;
+    }
+  }
+  take();
+  return builder_.add(expr);
+}
+
+// A name that is not called.
+ExprId Parser::name(const Token& token) {
+  Expr expr;
+  expr.place = token.place;
+  expr.text = token.text;
+  const auto variable = variables_.find(token.text);
+  if (variable != variables_.end()) {
+    Statement& statement = program_.statements[variable->second];
+    statement.is_used = true;
+    expr.form = Form::kVariable;
+    expr.definition = statement.value;
+    expr.kind = builder_[statement.value].kind;
+    expr.is_optional = builder_[statement.value].is_optional;
+    return builder_.add(expr);
+  }
+  const auto use = [&](size_t i) {
+    const Parameter& parameter = parameters_[i];
+    is_parameter_used_[i] = true;
+    expr.form = Form::kParameter;
+    expr.parameter = i;
+    expr.is_optional = parameter.is_optional;
+    expr.kind = parameter.kind == Parameter::Kind::kBool     ? Kind::kChoice
+                : parameter.kind == Parameter::Kind::kString ? Kind::kString
+                : parameter.is_optional                      ? Kind::kOptional
+                                                             : Kind::kValue;
+    return builder_.add(expr);
+  };
+  const auto parameter = known_parameters_.find(token.text);
+  if (parameter != known_parameters_.end()) return use(parameter->second);
+  if (token.text == "True" || token.text == "False") {
+    expr.form = token.text == "True" ? Form::kTrue : Form::kFalse;
+    expr.kind = Kind::kFlag;
+    return builder_.add(expr);
+  }
+  if (token.text == "None") {
+    expr.form = Form::kNothing;
+    expr.kind = Kind::kNothing;
+    return builder_.add(expr);
+  }
+  if (is_word(token.text)) refuse(token, "a value: a name, a number, a call or \"(\"");
+  if (const std::optional<Type> type = find_type(token.text)) {
+    expr.form = Form::kType;
+    expr.kind = Kind::kType;
+    expr.type = *type;
+    return builder_.add(expr);
+  }
+  for (const auto& [name, number] : kNumbers) {
+    if (name != token.text) continue;
+    expr.form = Form::kNamedNumber;
+    expr.real = number;
+    return builder_.add(expr);
+  }
+  if (is_open_) {
+    known_parameters_.emplace(token.text, parameters_.size());
+    parameters_.push_back({std::string(token.text)});
+    is_parameter_used_.push_back(true);
+    return use(parameters_.size() - 1);
+  }
+  if (const Function* const function = find_function(token.text)) {
+    if (function->type)
+      refuse(token, "a value; the type is " + std::string(name_of(*function->type)));
+    refuse(token, "a value; to call the function write " + function->usage);
+  }
+  std::vector<std::string_view> names;
+  for (const auto& [name, i] : variables_) names.push_back(name);
+  for (const Parameter& one : parameters_) names.push_back(one.name);
+  for (const auto& [name, number] : kNumbers) names.push_back(name);
+  for (int i = 0; i < kNumTypes; ++i) names.push_back(name_of(static_cast<Type>(i)));
+  refuse(token,
+         "a parameter, or a variable that was assigned before" + did_you_mean(token.text, names));
+}
+
+// The call of a function behind its name, or of a method of `receiver`.
+ExprId Parser::call(const Token& name, ExprId receiver) {
+  const Function* const function = find_function(name.text);
+  if (function == nullptr) {
+    const std::string similar = did_you_mean(name.text, function_names());
+    refuse(name, std::string(receiver == kNoExpr ? "a function" : "a method") +
+                     (similar.empty() ? "; docs/reference/formulas.md lists them" : similar));
+  }
+  if (receiver != kNoExpr && function->max_arguments == 0)
+    refuse(name, "a function of the tensor; " + std::string(name.text) + "() has no argument");
+  take();
+  std::array<ExprId, kMaxArguments> args = {receiver, kNoExpr, kNoExpr};
+  size_t count = receiver == kNoExpr ? 0 : 1;  // of those without keywords
+  bool has_keywords = false;
+  while (!next().is(")")) {
+    const Token first = next();
+    size_t i = count;
+    if (first.kind == Token::Kind::kName && after().is("=")) {
+      i = keyword(first, *function);
+      has_keywords = true;
+      take();
+      take();
+    } else if (has_keywords) {
+      refuse(first, "keyword=value, as after each argument with a keyword: " + function->usage);
+    } else if (count++ >= static_cast<size_t>(function->max_arguments)) {
+      builder_.refuse(first.place, "found too many arguments, wanted " + function->usage);
+    }
+    if (args[i] != kNoExpr)
+      builder_.refuse(first.place, "found the argument " + quoted(function->keywords[i]) +
+                                       " twice, wanted it once: " + function->usage);
+    args[i] = expression();
+    if (!accept(",") && !next().is(")"))
+      refuse(next(), "\",\" or \")\" in the call of " + std::string(function->name));
+  }
+  take();
+  for (size_t i = 0; i < static_cast<size_t>(function->min_arguments); ++i) {
+    if (args[i] != kNoExpr) continue;
+    const auto given =
+        kMaxArguments - static_cast<size_t>(std::count(args.begin(), args.end(), kNoExpr));
+    builder_.refuse(name.place, "found " + std::to_string(given) +
+                                    (given == 1 ? " argument" : " arguments") + ", wanted " +
+                                    function->usage);
+  }
+  return builder_.call(name, function, args, receiver != kNoExpr);
+}
+
+// Returns the number of the argument with that keyword.
+size_t Parser::keyword(const Token& name, const Function& function) const {
+  for (size_t i = 0; i < function.keywords.size(); ++i)
+    if (function.keywords[i] == name.text) return i;
+  refuse(name, "a keyword of " + function.usage);
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> parse(std::string_view text, std::vector<Parameter>* parameters,
+                                     bool is_open) {
+  const auto program = std::make_shared<Program>();
+  program->source = text;
+  Parser(program.get(), parameters, is_open).parse();
+  return program;
+}
+
+Formula::Formula(std::string_view text, std::vector<Parameter> parameters)
+    : parameters_(std::move(parameters)), program_(parse(text, &parameters_, false)) {}
+
+Formula::Formula(std::string_view text) : program_(parse(text, &parameters_, true)) {}
+
+size_t Formula::num_results() const {
+  return program_->results.size();
+}
+
+}  // namespace opdock::formula
