@@ -116,8 +116,8 @@ DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTra
   return launch;
 }
 
-std::vector<uint64_t> launch_parameter(const Graph& graph, const Space& space, void* const* inputs,
-                                       void* const* results, const Value* scalars) {
+std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, void* const* inputs,
+                                        void* const* results, const Value* scalars) {
   const size_t num_inputs = space.inputs.size(), tensors = num_inputs + space.results.size();
   const auto steps = [&](size_t t) -> const Steps& {
     return t < num_inputs ? space.inputs[t] : space.results[t - num_inputs];

@@ -32,7 +32,7 @@ DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTra
 // Returns the kernel's parameter, a struct by value, as words: FormulaSpace
 // (opdock/formula_space.cuh) and then the scalars. inputs, results: the tensors' first elements.
 // Throws Error if it would be larger than a kernel's parameter may be.
-std::vector<uint64_t> launch_parameter(const Graph& graph, const Space& space, void* const* inputs,
-                                       void* const* results, const Value* scalars);
+std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, void* const* inputs,
+                                        void* const* results, const Value* scalars);
 
 }  // namespace opdock::formula

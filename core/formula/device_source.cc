@@ -29,13 +29,10 @@ class Writer {
     line("");
     // Inside this namespace its functions hide the compiler's own, such as ::round.
     line("namespace opdock::formula {");
-    line("namespace {");
-    write_params();
-    line("}  // namespace");
     line("");
     const int threads = !has_rows_ ? kElementThreads : shape_.is_block ? kMaxThreads : 128;
-    line("extern \"C\" OPDOCK_KERNEL(" + std::to_string(threads) + ")");
-    line("kernel(Params p) {");
+    line("OPDOCK_KERNEL(" + std::to_string(threads) + ")");
+    line("kernel(" + parameters() + ") {");
     ++depth_;
     line("constexpr int kVector = " + vector_ + ";");
     if (has_rows_) {
@@ -106,19 +103,15 @@ class Writer {
     }
   }
 
-  void write_params() {
-    line("");
-    line("struct Params {");
-    ++depth_;
-    line("FormulaSpace<" + std::to_string(shape_.dims) + ", " + std::to_string(num_tensors()) +
-         "> at;");
+  std::string parameters() const {
+    std::string text = "FormulaSpace<" + std::to_string(shape_.dims) + ", " +
+                       std::to_string(num_tensors()) + "> p";
     for (size_t i = 0; i < graph_.scalars().size(); ++i) {
       const Scalar& scalar = graph_.scalars()[i];
-      line(std::string(scalar.type == Type::kFloat64 ? "double" : "long long") + " number" +
-           std::to_string(i) + ";  // " + plain(scalar.name));
+      text += std::string(", ") + (scalar.type == Type::kFloat64 ? "double" : "int64_t") +
+              " number" + std::to_string(i) + " /* " + plain(scalar.name) + " */";
     }
-    --depth_;
-    line("};");
+    return text;
   }
 
   // Returns a name as a comment may show it.
@@ -142,13 +135,13 @@ class Writer {
                                      : "static_cast<int32_t>(" + element + ")";
       }
       case Op::kScalar:
-        return node.type == Type::kBool ? "(p.number" + index + " != 0)" : "p.number" + index;
+        return node.type == Type::kBool ? "(number" + index + " != 0)" : "number" + index;
       case Op::kRow:
         return "place.row";
       case Op::kColumn:
         return "(column + k)";
       case Op::kColumns:
-        return "static_cast<int64_t>(p.at.columns)";
+        return "static_cast<int64_t>(p.columns)";
       default:
         return constant_text(node.type, node.value);
     }
@@ -261,7 +254,7 @@ class Writer {
       const std::string n = std::to_string(t < inputs ? t : t - inputs);
       const Type type = t < inputs ? graph_.inputs()[t].type : result_type(t - inputs);
       line(element_type(type) + "* const " + (t < inputs ? "from" : "to") + n + " = place.first<" +
-           element_type(type) + ">(p.at, " + std::to_string(t) + ");");
+           element_type(type) + ">(p, " + std::to_string(t) + ");");
     }
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       if (graph_.inputs()[i].rank > 0) continue;
@@ -271,12 +264,12 @@ class Writer {
   }
   void write_load(size_t i, const std::string& to) {
     const std::string n = std::to_string(i);
-    line(to + " = load<kVector>(from" + n + ", p.at.step[" + n + "], column, count, p.at.whole);");
+    line(to + " = load<kVector>(from" + n + ", p.step[" + n + "], column, count, p.whole);");
   }
   void write_store(size_t i, const std::string& from) {
     const std::string t = std::to_string(graph_.inputs().size() + i);
-    line("store<kVector>(to" + std::to_string(i) + ", p.at.step[" + t +
-         "], column, count, p.at.whole, " + from + ");");
+    line("store<kVector>(to" + std::to_string(i) + ", p.step[" + t + "], column, count, p.whole, " +
+         from + ");");
   }
   std::string pack(Type type) const { return "Pack<" + element_type(type) + ", kVector>"; }
   std::string stored(size_t i) const {
@@ -288,12 +281,12 @@ class Writer {
     const std::string index = shape_.is_wide ? "int64_t" : "uint32_t";
     line("pdl_wait_and_trigger();");
     line("const " + index + " number = vector_number<" + index + ">();");
-    line("if (number >= static_cast<" + index + ">(p.at.rows * p.at.slots.divisor)) return;");
-    line("const " + index + " row = p.at.slots.quotient(number);");
+    line("if (number >= static_cast<" + index + ">(p.rows * p.slots.divisor)) return;");
+    line("const " + index + " row = p.slots.quotient(number);");
     line("const int64_t column = static_cast<int64_t>(number - row * static_cast<" + index +
-         ">(p.at.slots.divisor)) * kVector;");
-    line("const int count = static_cast<int>(min_of(p.at.columns - column, kVector));");
-    line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) + "> place(p.at, row);");
+         ">(p.slots.divisor)) * kVector;");
+    line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
+    line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) + "> place(p, row);");
     write_bases();
     write_row_numbers(1);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
@@ -322,13 +315,13 @@ class Writer {
       line(
           "const int64_t column = (team.rank() + static_cast<int64_t>(i) * team.size()) * "
           "kVector;");
-      line("const int count = static_cast<int>(min_of(p.at.columns - column, kVector));");
+      line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
     } else {
       line(
           "for (int64_t column = static_cast<int64_t>(team.rank()) * kVector; "
-          "column < p.at.columns; column += static_cast<int64_t>(team.size()) * kVector) {");
+          "column < p.columns; column += static_cast<int64_t>(team.size()) * kVector) {");
       ++depth_;
-      line("const int count = static_cast<int>(min_of(p.at.columns - column, kVector));");
+      line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
     }
   }
   void end_vectors() {
@@ -349,9 +342,9 @@ class Writer {
       line("const int64_t number = (" + block +
            ") * (block_threads() / warp_width()) + thread_index() / warp_width();");
     }
-    line("if (number >= p.at.rows) return;");
+    line("if (number >= p.rows) return;");
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) +
-         "> place(p.at, static_cast<" + index + ">(number));");
+         "> place(p, static_cast<" + index + ">(number));");
     write_bases();
     write_row_numbers(1);
     if (shape_.held > 0) {

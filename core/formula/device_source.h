@@ -29,8 +29,8 @@ inline constexpr int kElementThreads = 256;
 // 16 bytes, at most 8.
 int vector_elements(const Graph& graph);
 
-// Returns the source of one kernel, named "kernel", for that shape. Its parameter is described in
-// device_launch.h. Names in it come from the formula. The graph is simplified.
+// Returns the source of one kernel, opdock::formula::kernel, for that shape. Its parameter is
+// described in device_launch.h. Names in it come from the formula. The graph is simplified.
 std::string device_source(const Graph& graph, const DeviceShape& shape);
 
 }  // namespace opdock::formula

@@ -31,7 +31,7 @@ std::unique_ptr<opdock_module> make_module(opdock_runtime* runtime, const std::s
   request.program_name = name + ".cu";
   request.name = name;
   request.headers = vocabulary();
-  request.kernels = {"kernel"};
+  request.kernels = {"opdock::formula::kernel"};
   return module;
 }
 
@@ -68,7 +68,7 @@ opdock_kernel* FusedKernels::make(Invocation* in, opdock_runtime* runtime, const
       make_module(runtime, name, formula::device_source(graph_, shape));
   check(module->aim_at(in->target->device));
   opdock_kernel* found = nullptr;
-  check(module->find("kernel", &found));
+  check(module->find("opdock::formula::kernel", &found));
   const std::lock_guard lock(mutex_);
   return kernels_.emplace(key, found).first->second;
 }
@@ -85,9 +85,10 @@ opdock_status FusedKernels::launch(Invocation* in, opdock_runtime* runtime,
   const std::string key = key_of(plan.shape, in->target->device);
   opdock_kernel* kernel = known(key);
   if (kernel == nullptr) kernel = make(in, runtime, key, plan.shape);
-  std::vector<uint64_t> parameter =
-      formula::launch_parameter(graph_, space, inputs, results, scalars);
-  void* args[] = {parameter.data()};
+  std::vector<uint64_t> words = formula::launch_parameters(graph_, space, inputs, results, scalars);
+  const size_t numbers = graph_.scalars().size();
+  std::vector<void*> args = {words.data()};
+  for (size_t i = 0; i < numbers; ++i) args.push_back(&words[words.size() - numbers + i]);
   opdock_launch launch{};
   launch.struct_size = sizeof launch;
   for (size_t i = 0; i < 3; ++i) {
@@ -95,8 +96,8 @@ opdock_status FusedKernels::launch(Invocation* in, opdock_runtime* runtime,
     launch.block[i] = 1;
   }
   launch.block[0] = plan.threads;
-  launch.args = args;
-  launch.num_args = 1;
+  launch.args = args.data();
+  launch.num_args = static_cast<uint32_t>(args.size());
   return in->call.host->launch(&in->call, kernel, &launch);
 }
 

@@ -101,7 +101,7 @@ void check_columns(const Graph& graph, const std::vector<int64_t>& shape) {
   }
 }
 
-std::string to_text(const std::vector<int64_t>& shape) {
+std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (const int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   return text + "]";
@@ -114,9 +114,9 @@ void check_written(const FusedOp& op, int param, const opdock_tensor& x, Type ty
   const std::vector<int64_t> own(x.shape, x.shape + x.ndim);
   if (own == shape && same(x.dtype, dtype_of(type))) return;
   throw Error(OPDOCK_INVALID_ARGUMENT,
-              "argument '" + found + "': found " + to_text(x.dtype) + " of shape " + to_text(own) +
-                  ", wanted " + std::string(formula::name_of(type)) + " of shape " +
-                  to_text(shape) + ", because the result is written into it");
+              "argument '" + found + "': found " + to_text(x.dtype) + " of shape " +
+                  shape_text(own) + ", wanted " + std::string(formula::name_of(type)) +
+                  " of shape " + shape_text(shape) + ", because the result is written into it");
 }
 
 void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_value* args,

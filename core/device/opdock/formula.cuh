@@ -226,8 +226,8 @@ struct RowTeam {
   }
   OPDOCK_DEVICE int size() const { return IsBlock ? block_threads() : warp_width(); }
 
-  // Combines a number of each thread; all threads get the result. scratch: 32 numbers of shared
-  // memory. In a fixed order.
+  // Combines a number of each thread; all threads get the result. scratch: 64 int64_t of
+  // shared memory. In a fixed order.
   template <class Op, class T>
   OPDOCK_DEVICE T reduce(T value, void* scratch) const {
     OPDOCK_UNROLL
@@ -276,13 +276,17 @@ OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock>&, Best<T, Sign> best, v
   if constexpr (IsBlock) {
     const int warps = block_threads() / warp_width();
     if (warps == 1) return best.column;
-    Best<T, Sign>* const all = static_cast<Best<T, Sign>*>(scratch);
+    T* const values = static_cast<T*>(scratch);
+    int64_t* const columns = static_cast<int64_t*>(scratch) + 32;
     block_barrier();
-    if ((thread_index() & (warp_width() - 1)) == 0) all[thread_index() / warp_width()] = best;
+    if ((thread_index() & (warp_width() - 1)) == 0) {
+      values[thread_index() / warp_width()] = best.value;
+      columns[thread_index() / warp_width()] = best.column;
+    }
     block_barrier();
-    best = all[0];
+    best = {values[0], columns[0]};
     for (int i = 1; i < warps; ++i)
-      if (all[i].column >= 0) best.add(all[i].value, all[i].column);
+      if (columns[i] >= 0) best.add(values[i], columns[i]);
   }
   return best.column;
 }
