@@ -6,7 +6,7 @@
 namespace opdock::formula {
 namespace {
 
-constexpr std::string_view kOperations[] = {
+constexpr std::string_view kOperationNames[] = {
 #define OPDOCK_OPERATION(identifier, name, arguments, rule, derivatives) name,
 #include "formula/operations.def"
 #undef OPDOCK_OPERATION
@@ -14,7 +14,7 @@ constexpr std::string_view kOperations[] = {
 
 std::map<std::string_view, Function> all_functions() {
   std::map<std::string_view, Function> all;
-  for (const std::string_view name : kOperations) {
+  for (const std::string_view name : kOperationNames) {
     Function one;
     one.op = *find_operation(name);
     one.name = name;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "formula/fold.h"
+#include "formula/messages.h"
 
 namespace opdock::formula {
 namespace {
@@ -18,10 +19,6 @@ constexpr Operation kOperations[] = {
 #undef OPDOCK_OPERATION
 };
 constexpr int kFirst = static_cast<int>(Op::kCast) + 1;
-
-std::string quoted(std::string_view name) {
-  return "\"" + std::string(name) + "\"";
-}
 
 // Returns the node as a text that identifies it among those of its graph.
 std::string text_of(const Node& node) {

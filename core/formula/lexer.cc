@@ -12,11 +12,11 @@ namespace opdock::formula {
 namespace {
 
 // The longer ones first, because the first that fits is taken.
-constexpr std::string_view kSymbols[] = {
+constexpr std::string_view kSymbolTexts[] = {
     "**", "//", "<<", ">>", "==", "!=", "<=", ">=", "+", "-", "*", "/",
     "%",  "~",  "&",  "|",  "^",  "<",  ">",  "=",  "(", ")", ",", "."};
 
-// What other languages write, and what is meant. Looked for before kSymbols.
+// What other languages write, and what is meant. Looked for before kSymbolTexts.
 struct Advice {
   std::string_view found, advice;
 };
@@ -232,7 +232,7 @@ void Lexer::read_symbol() {
     fail(source_, at_,
          "found " + quoted(one.found) + ", wanted an operator; " + std::string(one.advice));
   }
-  for (const std::string_view symbol : kSymbols) {
+  for (const std::string_view symbol : kSymbolTexts) {
     if (!rest.starts_with(symbol)) continue;
     if (symbol == "(") ++open_;
     if (symbol == ")" && open_ > 0) --open_;

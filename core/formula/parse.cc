@@ -9,45 +9,14 @@
 
 #include "formula/builder.h"
 #include "formula/messages.h"
+#include "formula/operators.h"
 
 namespace opdock::formula {
 namespace {
 
-// How tightly operators bind, as in Python.
-enum Binding : int {
-  kOr,
-  kAnd,
-  kNot,
-  kCompare,
-  kBitOr,
-  kBitXor,
-  kBitAnd,
-  kShift,
-  kSum,
-  kProduct,
-  kSign,
-  kPower
-};
-
-struct Symbol {
-  std::string_view text;
-  Binding binding;
-  Op op;
-};
-constexpr Symbol kSymbols[] = {
-    {"==", kCompare, Op::kEqual},    {"!=", kCompare, Op::kNotEqual},
-    {"<", kCompare, Op::kLess},      {"<=", kCompare, Op::kLessEqual},
-    {">", kCompare, Op::kGreater},   {">=", kCompare, Op::kGreaterEqual},
-    {"|", kBitOr, Op::kBitwiseOr},   {"^", kBitXor, Op::kBitwiseXor},
-    {"&", kBitAnd, Op::kBitwiseAnd}, {"<<", kShift, Op::kShiftLeft},
-    {">>", kShift, Op::kShiftRight}, {"+", kSum, Op::kAdd},
-    {"-", kSum, Op::kSub},           {"*", kProduct, Op::kMul},
-    {"/", kProduct, Op::kDiv},       {"//", kProduct, Op::kFloorDivide},
-    {"%", kProduct, Op::kRemainder}, {"**", kPower, Op::kPow},
-};
 constexpr std::string_view kWords[] = {"and",  "or",    "not",  "if",    "else",
                                        "True", "False", "None", "return"};
-constexpr std::pair<std::string_view, double> kNumbers[] = {
+constexpr std::pair<std::string_view, double> kNamedNumbers[] = {
     {"e", 2.718281828459045},
     {"inf", std::numeric_limits<double>::infinity()},
     {"nan", std::numeric_limits<double>::quiet_NaN()},
@@ -113,7 +82,7 @@ class Parser {
   std::map<std::string_view, size_t> variables_;  // the last statement that assigns each
 };
 
-std::string found(const Token& token) {
+std::string found_text(const Token& token) {
   switch (token.kind) {
     case Token::Kind::kEnd:
       return "found the end of the formula";
@@ -127,7 +96,7 @@ std::string found(const Token& token) {
 }
 
 void Parser::refuse(const Token& token, const std::string& wanted) const {
-  builder_.refuse(token.place, found(token) + ", wanted " + wanted);
+  builder_.refuse(token.place, found_text(token) + ", wanted " + wanted);
 }
 
 bool Parser::accept(std::string_view symbol) {
@@ -298,12 +267,12 @@ ExprId Parser::operators() {
 bool Parser::prefix(std::vector<Pending>* pending) {
   const Token& token = next();
   if (token.is_word("not")) {
-    if (!pending->empty() && pending->back().binding > kNot)
+    if (!pending->empty() && pending->back().binding > Binding::kNot)
       refuse(token, "a value after " + quoted(pending->back().token.text) +
                         "; put \"not …\" in parentheses");
-    pending->push_back({kNot, true, Op::kConstant, token, 0});
+    pending->push_back({Binding::kNot, true, Op::kConstant, token, 0});
   } else if (token.is("-") || token.is("+") || token.is("~")) {
-    pending->push_back({kSign, true, Op::kConstant, token, 0});
+    pending->push_back({Binding::kSign, true, Op::kConstant, token, 0});
   } else {
     return false;
   }
@@ -316,24 +285,24 @@ bool Parser::prefix(std::vector<Pending>* pending) {
 // does.
 bool Parser::infix(std::vector<Pending>* pending, std::vector<ExprId>* operands) {
   const Token token = next();
-  std::optional<Symbol> symbol;
-  if (token.is_word("and")) symbol = {"and", kAnd, Op::kConstant};
-  if (token.is_word("or")) symbol = {"or", kOr, Op::kConstant};
-  for (const Symbol& one : kSymbols)
-    if (token.is(one.text)) symbol = one;
+  std::optional<BinaryOperator> symbol;
+  if (token.is_word("and")) symbol = {"and", Binding::kAnd, Op::kConstant};
+  if (token.is_word("or")) symbol = {"or", Binding::kOr, Op::kConstant};
+  for (const BinaryOperator& one : kBinaryOperators)
+    if (token.is(one.symbol)) symbol = one;
   if (!symbol) return false;
   // "**" is the only one that takes what follows first: a ** b ** c is a ** (b ** c).
-  while (!pending->empty() && symbol->binding != kPower &&
+  while (!pending->empty() && symbol->binding != Binding::kPower &&
          pending->back().binding >= symbol->binding) {
-    if (symbol->binding == kCompare && pending->back().binding == kCompare)
+    if (symbol->binding == Binding::kCompare && pending->back().binding == Binding::kCompare)
       refuse(token, "one comparison; write (a < b) & (b < c), or \"and\" between choices");
     reduce(pending, operands);
   }
   Pending one = {symbol->binding, false, symbol->op, token, 0};
-  if (symbol->binding == kAnd || symbol->binding == kOr)
-    one.skip = builder_.skip(operands->back(), symbol->binding == kOr);
+  if (symbol->binding == Binding::kAnd || symbol->binding == Binding::kOr)
+    one.skip = builder_.skip(operands->back(), symbol->binding == Binding::kOr);
   pending->push_back(one);
-  if (symbol->binding == kPower) nest(token);
+  if (symbol->binding == Binding::kPower) nest(token);
   take();
   return true;
 }
@@ -341,20 +310,21 @@ bool Parser::infix(std::vector<Pending>* pending, std::vector<ExprId>* operands)
 void Parser::reduce(std::vector<Pending>* pending, std::vector<ExprId>* operands) {
   const Pending last = pending->back();
   pending->pop_back();
-  if (last.is_prefix || last.binding == kPower) --depth_;
+  if (last.is_prefix || last.binding == Binding::kPower) --depth_;
   const ExprId b = operands->back();
   operands->pop_back();
   if (last.is_prefix) {
-    operands->push_back(last.binding == kNot ? builder_.negation(last.token, b)
-                                             : builder_.unary(last.token, b));
+    operands->push_back(last.binding == Binding::kNot ? builder_.negation(last.token, b)
+                                                      : builder_.unary(last.token, b));
     return;
   }
   const ExprId a = operands->back();
   ExprId& result = operands->back();
-  if (last.binding == kAnd || last.binding == kOr) {
+  if (last.binding == Binding::kAnd || last.binding == Binding::kOr) {
     builder_.end_skip(last.skip);
-    result = builder_.logical(last.token, last.binding == kAnd ? Form::kAnd : Form::kOr, a, b);
-  } else if (last.binding == kCompare) {
+    result =
+        builder_.logical(last.token, last.binding == Binding::kAnd ? Form::kAnd : Form::kOr, a, b);
+  } else if (last.binding == Binding::kCompare) {
     result = builder_.comparison(last.token, last.op, a, b);
   } else {
     result = builder_.binary(last.token, last.op, a, b);
@@ -461,7 +431,7 @@ ExprId Parser::name(const Token& token) {
     expr.type = *type;
     return builder_.add(expr);
   }
-  for (const auto& [name, number] : kNumbers) {
+  for (const auto& [name, number] : kNamedNumbers) {
     if (name != token.text) continue;
     expr.form = Form::kNamedNumber;
     expr.real = number;
@@ -481,7 +451,7 @@ ExprId Parser::name(const Token& token) {
   std::vector<std::string_view> names;
   for (const auto& [name, i] : variables_) names.push_back(name);
   for (const Parameter& one : parameters_) names.push_back(one.name);
-  for (const auto& [name, number] : kNumbers) names.push_back(name);
+  for (const auto& [name, number] : kNamedNumbers) names.push_back(name);
   for (int i = 0; i < kNumTypes; ++i) names.push_back(name_of(static_cast<Type>(i)));
   refuse(token,
          "a parameter, or a variable that was assigned before" + did_you_mean(token.text, names));

@@ -1,82 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <charconv>
 
+#include "formula/operators.h"
 #include "formula/program.h"
 
 namespace opdock::formula {
 namespace {
 
-// How tightly an expression binds; an operand that binds less than its place wants parentheses.
-enum Binding : int {
-  kAny,
-  kOr,
-  kAnd,
-  kNot,
-  kCompare,
-  kBitOr,
-  kBitXor,
-  kBitAnd,
-  kShift,
-  kSum,
-  kProduct,
-  kSign,
-  kPower,
-  kNumber,    // (2).exp()
-  kReceiver,  // before "."
-  kAtom
-};
+Binding binding_of_op(Op op) {
+  for (const BinaryOperator& one : kBinaryOperators)
+    if (one.op == op) return one.binding;
+  return Binding::kAtom;
+}
 
-Binding binding_of(Op op) {
-  switch (op) {
-    case Op::kBitwiseOr:
-      return kBitOr;
-    case Op::kBitwiseXor:
-      return kBitXor;
-    case Op::kBitwiseAnd:
-      return kBitAnd;
-    case Op::kShiftLeft:
-    case Op::kShiftRight:
-      return kShift;
-    case Op::kAdd:
-    case Op::kSub:
-      return kSum;
-    case Op::kMul:
-    case Op::kDiv:
-    case Op::kFloorDivide:
-    case Op::kRemainder:
-      return kProduct;
-    case Op::kPow:
-      return kPower;
-    default:
-      return kCompare;
-  }
+Binding tighter(Binding binding) {
+  return static_cast<Binding>(static_cast<int>(binding) + 1);
 }
 
 Binding binding_of(const Expr& expr) {
   switch (expr.form) {
     case Form::kConditional:
-      return kAny;
+      return Binding::kAny;
     case Form::kOr:
-      return kOr;
+      return Binding::kOr;
     case Form::kAnd:
-      return kAnd;
+      return Binding::kAnd;
     case Form::kNot:
-      return kNot;
+      return Binding::kNot;
     case Form::kSame:
-      return kCompare;
+      return Binding::kCompare;
     case Form::kBinary:
-      return binding_of(expr.op);
+      return binding_of_op(expr.op);
     case Form::kUnary:
-      return kSign;
+      return Binding::kSign;
     case Form::kInteger:
     case Form::kReal:
-      return kNumber;
+      return Binding::kNumber;
     default:
-      return kAtom;
+      return Binding::kAtom;
   }
 }
 
-std::string number(double value) {
+std::string text_of_real(double value) {
   char buffer[32];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);
   std::string text(buffer, end);
@@ -95,79 +61,81 @@ class Printer {
   std::string text(const Expr& expr);
   std::string call(const Expr& expr);
   // Moves the text of an operand out, in parentheses if it binds less than `least`.
-  std::string operand(ExprId id, int least);
+  std::string operand(ExprId id, Binding least);
 
   const Program& program_;
   Parentheses parentheses_;
   std::vector<std::string> texts_;
 };
 
-std::string Printer::operand(ExprId id, int least) {
+std::string Printer::operand(ExprId id, Binding least) {
   std::string text = std::move(texts_[static_cast<size_t>(id)]);
   const Binding binding = binding_of(program_[id]);
   // In kAll all but numbers have theirs already.
-  if (binding >= least || (parentheses_ == Parentheses::kAll && binding != kNumber)) return text;
+  if (binding >= least || (parentheses_ == Parentheses::kAll && binding != Binding::kNumber))
+    return text;
   return "(" + std::move(text) + ")";
 }
 
 std::string Printer::call(const Expr& expr) {
-  std::string text;
-  size_t first = 0;
-  if (expr.is_method) {
-    text = operand(expr.args[0], kReceiver) + ".";
-    first = 1;
-  }
+  // In the order of the text, which decides about the order of parameters. Later expressions have
+  // larger numbers.
+  std::array<size_t, 3> order = {0, 1, 2};
+  std::sort(order.begin(), order.end(),
+            [&](size_t i, size_t j) { return expr.args[i] < expr.args[j]; });
+  std::string text, separator;
+  if (expr.is_method) text = operand(expr.args[0], Binding::kReceiver) + ".";
   text += expr.function->name;
   text += "(";
-  bool is_first = true;
-  for (size_t i = first; i < expr.args.size(); ++i) {
-    if (expr.args[i] == kNoExpr) continue;
-    if (!is_first) text += ", ";
-    is_first = false;
-    if (!expr.function->keywords[i].empty()) text += std::string(expr.function->keywords[i]) + "=";
-    text += operand(expr.args[i], kAny);
+  for (const size_t i : order) {
+    if (expr.args[i] == kNoExpr || (i == 0 && expr.is_method)) continue;
+    text += separator;
+    separator = ", ";
+    const std::string_view keyword = expr.function->keywords[i];
+    if (!keyword.empty()) text += std::string(keyword) + "=";
+    text += operand(expr.args[i], Binding::kAny);
   }
   return text + ")";
 }
 
 std::string Printer::text(const Expr& expr) {
-  const auto two = [&](std::string_view symbol, int left, int right) {
+  const auto two = [&](std::string_view symbol, Binding left, Binding right) {
     std::string text = operand(expr.args[0], left);
     text += " " + std::string(symbol) + " ";
     return text += operand(expr.args[1], right);
   };
-  const int binding = binding_of(expr);
+  const Binding binding = binding_of(expr);
   switch (expr.form) {
     case Form::kInteger:
       return std::to_string(expr.integer);
     case Form::kReal:
-      return number(expr.real);
+      return text_of_real(expr.real);
     case Form::kString: {
       const char quote = expr.text.find('"') == std::string_view::npos ? '"' : '\'';
       return quote + std::string(expr.text) + quote;
     }
     case Form::kUnary:
-      return std::string(expr.text) + operand(expr.args[0], kSign);
+      return std::string(expr.text) + operand(expr.args[0], Binding::kSign);
     case Form::kNot:
-      return "not " + operand(expr.args[0], kNot);
+      return "not " + operand(expr.args[0], Binding::kNot);
     case Form::kBinary:
-      if (binding == kPower) return two("**", kNumber, kSign);
-      if (binding == kCompare) return two(expr.text, kCompare + 1, kCompare + 1);
-      return two(expr.text, binding, binding + 1);
+      if (binding == Binding::kPower) return two("**", Binding::kNumber, Binding::kSign);
+      if (binding == Binding::kCompare) return two(expr.text, tighter(binding), tighter(binding));
+      return two(expr.text, binding, tighter(binding));
     case Form::kSame:
-      return two(expr.text, kCompare + 1, kCompare + 1);
+      return two(expr.text, tighter(binding), tighter(binding));
     case Form::kAnd:
     case Form::kOr:
-      return two(expr.text, binding, binding + 1);
+      return two(expr.text, binding, tighter(binding));
     case Form::kConditional: {
-      std::string text = operand(expr.args[0], kOr);
-      text += " if " + operand(expr.args[1], kOr);
-      return text += " else " + operand(expr.args[2], kAny);
+      std::string text = operand(expr.args[0], Binding::kOr);
+      text += " if " + operand(expr.args[1], Binding::kOr);
+      return text += " else " + operand(expr.args[2], Binding::kAny);
     }
     case Form::kCall:
       return call(expr);
     case Form::kDtype:
-      return operand(expr.args[0], kReceiver) + ".dtype";
+      return operand(expr.args[0], Binding::kReceiver) + ".dtype";
     default:
       return std::string(expr.text);
   }
@@ -178,7 +146,7 @@ std::string Printer::print() {
     const Expr& expr = program_.exprs[i];
     texts_[i] = text(expr);
     const Binding binding = binding_of(expr);
-    if (parentheses_ == Parentheses::kAll && binding < kNumber)
+    if (parentheses_ == Parentheses::kAll && binding < Binding::kNumber)
       texts_[i] = "(" + std::move(texts_[i]) + ")";
   }
   std::string out;
