@@ -1,4 +1,5 @@
-// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{cache,elf,json,note,wheel}.
+// Writes seed inputs for the fuzzers: make_corpus FOLDER makes
+// FOLDER/{cache,elf,formula,json,note,wheel}.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>
@@ -49,6 +50,19 @@ void write_wheels(const fs::path& folder) {
                       {.name = "foo/m.so", .bytes = "abc", .header = 0}},
                      {.comment = "comment"}))
             .data);
+}
+
+void write_formulas(const fs::path& folder) {
+  const std::pair<const char*, std::string_view> texts[] = {
+      {"norm", "y = x * rsqrt(mean(x * x) + 1e-5)  # by rows\nreturn (y * weight).to(x.dtype)"},
+      {"choice", "x.exp() if x.dtype == float32 and not 'a' != \"b\" else x if True else None"},
+      {"operators",
+       "-x ** 2 // ~(a & b | 0x1f ^ c << 1_0 >> 2) % 3 <= .5e-3, max(x, y), row() - 1"},
+      {"calls",
+       "t = clamp(x, min=-1, max=inf); gelu(t, approximate='tanh'), var(t, correction=1),\\"},
+  };
+  for (const auto& [name, text] : texts)
+    write(folder / name, std::vector<uint8_t>(text.begin(), text.end()));
 }
 
 }  // namespace
