@@ -15,7 +15,7 @@ namespace opdock::formula {
 
 // Limits of a text, so that a hostile one costs little. Exceeding one throws SyntaxError.
 inline constexpr size_t kMaxText = 64 << 10;  // bytes
-inline constexpr int kMaxDepth = 200;         // nested parentheses, calls and unary operators
+inline constexpr int kMaxDepth = 200;         // nested parentheses, calls, signs and powers
 
 // A faulty text. what(): "line 2, column 5: found …, wanted …", and the line with a mark below.
 class SyntaxError : public Error {
