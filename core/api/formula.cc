@@ -4,7 +4,7 @@
 
 #include "base/guarded.h"
 #include "chain/runtime.h"
-#include "fused/fused_functions.h"
+#include "chain/formula_functions.h"
 
 opdock_status opdock_make_function(opdock_runtime* runtime, const char* schema, const char* formula,
                                    opdock_function** out, char* error, uint32_t error_size) {
@@ -15,6 +15,6 @@ opdock_status opdock_make_function(opdock_runtime* runtime, const char* schema, 
   *out = nullptr;
   return opdock::guarded(buffer, [&] {
     opdock::check_settings(*runtime);
-    return opdock::fused_function(runtime, schema == nullptr ? "" : schema, formula, out);
+    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, out);
   });
 }

@@ -35,6 +35,14 @@ class Resolver {
     (void)device, (void)driver, (void)out;
     return {OPDOCK_INCOMPATIBLE, "kernels for products cannot be compiled here"};
   }
+  // Compiles a kernel of a formula from device source, or finds it in the cache, and loads it on
+  // the device. name: of the op, for messages. kernel: its C++ name in the source. May compile, may
+  // block; any thread.
+  virtual Status compile_kernel(opdock_device device, const std::string& name, std::string source,
+                                const char* kernel, opdock_kernel** out) {
+    (void)device, (void)name, (void)source, (void)kernel, (void)out;
+    return {OPDOCK_INCOMPATIBLE, "formulas cannot be compiled here"};
+  }
   // Called after a call on `target` failed with OPDOCK_INCOMPATIBLE. Returns true if the reason was
   // that the target's first kernel could not be compiled, and nothing was launched. Until
   // end_of_call(), resolve() then skips this target on this thread, so that the caller can retry

@@ -36,6 +36,9 @@ class FunctionTable : public Resolver {
   Status make_kernels(const opdock_function& function, Target* target, const char* name) override;
   // (function_table_gemm.cc)
   Status gemm_kernels(opdock_device device, Driver* driver, Kernels** out) override;
+  // (module.cc)
+  Status compile_kernel(opdock_device device, const std::string& name, std::string source,
+                        const char* kernel, opdock_kernel** out) override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;

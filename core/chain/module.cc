@@ -9,8 +9,10 @@
 #include "base/fork_aware_lock.h"
 #include "base/mutex.h"
 #include "chain/compile_context.h"
+#include "chain/function_table.h"
 #include "facts/arch.h"
 #include "jit/packed.h"
+#include "jit/vocabulary.h"
 
 namespace opdock {
 namespace {
@@ -121,6 +123,20 @@ Status opdock_module::aim_at(opdock_device at) {
   request.arch = exact_arch(gpu);
   arch_is_gpus = true;
   return {};
+}
+
+Status FunctionTable::compile_kernel(opdock_device device, const std::string& name,
+                                     std::string source, const char* kernel, opdock_kernel** out) {
+  opdock_module module;
+  module.runtime = runtime_;
+  CompileRequest& request = module.request;
+  request.program = std::move(source);
+  request.program_name = name + ".cu";
+  request.name = name;
+  request.headers = vocabulary();
+  request.kernels = {kernel};
+  const Status aimed = module.aim_at(device);
+  return aimed.ok() ? module.find(kernel, out) : aimed;
 }
 
 Status opdock_module::compile() {

@@ -55,7 +55,7 @@ struct opdock_runtime {
 
   // The function_table() of this runtime, guarded by its own lock and destroyed with the runtime.
   std::shared_ptr<void> functions;
-  // The functions of formulas (fused/fused_functions.cc), likewise. They use the others, and so they
+  // The functions of formulas (formula_functions.cc), likewise. They use the others, and so they
   // are destroyed before them.
   std::shared_ptr<void> formulas;
 

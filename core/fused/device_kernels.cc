@@ -7,10 +7,8 @@
 
 #include "base/mutex.h"
 #include "call/invocation.h"
-#include "chain/module.h"
 #include "formula/device_launch.h"
 #include "formula/device_source.h"
-#include "jit/vocabulary.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
 
@@ -20,19 +18,6 @@ namespace {
 std::string key_of(const formula::DeviceShape& shape, opdock_device device) {
   return to_text(device) + " " + std::to_string(shape.dims) + (shape.is_wide ? "w" : "") +
          (shape.is_block ? "b" : "") + std::to_string(shape.held);
-}
-
-std::unique_ptr<opdock_module> make_module(opdock_runtime* runtime, const std::string& name,
-                                           std::string source) {
-  auto module = std::make_unique<opdock_module>();
-  module->runtime = runtime;
-  CompileRequest& request = module->request;
-  request.program = std::move(source);
-  request.program_name = name + ".cu";
-  request.name = name;
-  request.headers = vocabulary();
-  request.kernels = {"opdock::formula::kernel"};
-  return module;
 }
 
 void check(const Status& status) {
@@ -50,7 +35,7 @@ opdock_kernel* FusedKernels::known(const std::string& key) {
   return found == kernels_.end() ? nullptr : found->second;
 }
 
-opdock_kernel* FusedKernels::make(Invocation* in, opdock_runtime* runtime, const std::string& key,
+opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
                                   const formula::DeviceShape& shape) {
   bool is_capturing = false;
   if (in->is_capturing(&is_capturing) != OPDOCK_OK)
@@ -63,18 +48,15 @@ opdock_kernel* FusedKernels::make(Invocation* in, opdock_runtime* runtime, const
   if (!guard)
     throw Error(OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason("a formula's kernel to be made")));
   if (opdock_kernel* found = known(key)) return found;
-  const std::string& name = in->function.schema().name;
-  std::unique_ptr<opdock_module> module =
-      make_module(runtime, name, formula::device_source(graph_, shape));
-  check(module->aim_at(in->target->device));
   opdock_kernel* found = nullptr;
-  check(module->find("opdock::formula::kernel", &found));
+  check(in->function.resolver()->compile_kernel(in->target->device, in->function.schema().name,
+                                                formula::device_source(graph_, shape),
+                                                "opdock::formula::kernel", &found));
   const std::lock_guard lock(mutex_);
   return kernels_.emplace(key, found).first->second;
 }
 
-opdock_status FusedKernels::launch(Invocation* in, opdock_runtime* runtime,
-                                   const formula::Space& space, void* const* inputs,
+opdock_status FusedKernels::launch(Invocation* in, const formula::Space& space, void* const* inputs,
                                    void* const* results, const formula::Value* scalars) {
   const opdock_device_facts& facts = *in->target->facts;
   formula::DeviceTraits traits;
@@ -84,7 +66,7 @@ opdock_status FusedKernels::launch(Invocation* in, opdock_runtime* runtime,
   const formula::DeviceLaunch plan = formula::plan_launch(graph_, space, traits);
   const std::string key = key_of(plan.shape, in->target->device);
   opdock_kernel* kernel = known(key);
-  if (kernel == nullptr) kernel = make(in, runtime, key, plan.shape);
+  if (kernel == nullptr) kernel = make(in, key, plan.shape);
   std::vector<uint64_t> words = formula::launch_parameters(graph_, space, inputs, results, scalars);
   const size_t numbers = graph_.scalars().size();
   std::vector<void*> args = {words.data()};

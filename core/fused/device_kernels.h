@@ -13,8 +13,6 @@
 #include "formula/space.h"
 #include "opdock/plugin.h"
 
-struct opdock_runtime;
-
 namespace opdock {
 
 struct Invocation;
@@ -29,13 +27,12 @@ class FusedKernels {
   // of its kind on the device: that may block, and fails while the stream is being captured.
   // inputs, results: the tensors' first elements. scalars: of the graph, in their order. Throws
   // Error.
-  opdock_status launch(Invocation* in, opdock_runtime* runtime, const formula::Space& space,
-                       void* const* inputs, void* const* results, const formula::Value* scalars);
+  opdock_status launch(Invocation* in, const formula::Space& space, void* const* inputs,
+                       void* const* results, const formula::Value* scalars);
 
  private:
   opdock_kernel* known(const std::string& key);
-  opdock_kernel* make(Invocation* in, opdock_runtime* runtime, const std::string& key,
-                      const formula::DeviceShape& shape);
+  opdock_kernel* make(Invocation* in, const std::string& key, const formula::DeviceShape& shape);
 
   const formula::Graph graph_;
   ForkAwareLock making_;  // held by the thread that compiles

@@ -165,7 +165,6 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
 
 opdock_status compute(const opdock_call* call, const opdock_value* args,
                       const opdock_value* results, uint32_t num_results) {
-  FusedOp& op = op_of(call);
   FusedInstance& instance = *reinterpret_cast<FusedInstance*>(
       static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
   const std::vector<Operand> inputs = operands_of(instance, args);
@@ -185,8 +184,8 @@ opdock_status compute(const opdock_call* call, const opdock_value* args,
   }
   if (call->device.type == OPDOCK_CPU)
     return run_on_cpu(call, {instance, space, in.data(), out.data(), scalars.data()});
-  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), op.runtime, space,
-                                in.data(), out.data(), scalars.data());
+  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), space, in.data(),
+                                out.data(), scalars.data());
 }
 
 // Runs `body`, and turns what it throws into the call's error.
@@ -251,9 +250,8 @@ std::vector<Parameter> parameters_of(const Schema& schema) {
   return params;
 }
 
-FusedOp::FusedOp(opdock_runtime* of, Schema wanted, formula::Formula text)
-    : runtime(of),
-      schema(std::move(wanted)),
+FusedOp::FusedOp(Schema wanted, formula::Formula text)
+    : schema(std::move(wanted)),
       formula(std::move(text)),
       schema_text(schema.text()),
       doc(formula.text()) {

@@ -16,8 +16,6 @@
 #include "opdock/plugin.h"
 #include "schema/schema.h"
 
-struct opdock_runtime;
-
 namespace opdock {
 
 // The formula for arguments of certain types and ranks.
@@ -35,13 +33,12 @@ struct FusedInstance {
 // Lives until the process ends, as targets do. Usable from any thread.
 struct FusedOp {
   // Throws formula::Error if the formula does not fit the schema.
-  FusedOp(opdock_runtime* runtime, Schema schema, formula::Formula formula);
+  FusedOp(Schema schema, formula::Formula formula);
   FusedOp(const FusedOp&) = delete;
   FusedOp& operator=(const FusedOp&) = delete;
 
   // The first member, so that plan and run find the rest from its address.
   opdock_op op{};
-  opdock_runtime* const runtime;
   const Schema schema;
   const formula::Formula formula;
   const std::string schema_text, doc;

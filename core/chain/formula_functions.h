@@ -12,7 +12,7 @@ namespace opdock {
 // Makes the function of a formula, or returns the one that the runtime has made of the same texts.
 // schema: of the function; empty: "formula(Tensor a, Tensor b, …) -> Tensor", with the names that
 // the formula uses in the order of their first use. Any thread.
-Status fused_function(opdock_runtime* runtime, const std::string& schema,
-                      const std::string& formula, opdock_function** out);
+Status formula_function(opdock_runtime* runtime, const std::string& schema,
+                        const std::string& formula, opdock_function** out);
 
 }  // namespace opdock

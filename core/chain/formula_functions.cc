@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fused/fused_functions.h"
+#include "chain/formula_functions.h"
 
 #include <map>
 #include <memory>
@@ -19,9 +19,9 @@ namespace opdock {
 namespace {
 
 // Resolves a formula's function on any device, and leaves the rest to the runtime's table.
-class FusedResolver : public Resolver {
+class FormulaResolver : public Resolver {
  public:
-  FusedResolver(FusedOp* op, FunctionTable* others) : op_(op), others_(*others) {}
+  FormulaResolver(FusedOp* op, FunctionTable* others) : op_(op), others_(*others) {}
 
   Status resolve(const opdock_function&, opdock_device device, Target** out) override {
     const opdock_device_facts* facts = cpu_facts();
@@ -37,6 +37,10 @@ class FusedResolver : public Resolver {
   void waiting(bool begins) override { others_.waiting(begins); }
   bool cancelled() override { return others_.cancelled(); }
   std::string doc(const opdock_function&) override { return op_->doc; }
+  Status compile_kernel(opdock_device device, const std::string& name, std::string source,
+                        const char* kernel, opdock_kernel** out) override {
+    return others_.compile_kernel(device, name, std::move(source), kernel, out);
+  }
   opdock_generator* generator(opdock_device device) override { return others_.generator(device); }
   void log(int32_t level, const char* message) override { others_.log(level, message); }
   uint32_t threads() const override { return others_.threads(); }
@@ -47,24 +51,24 @@ class FusedResolver : public Resolver {
 };
 
 // op: never freed, because targets are interned by the address of their op.
-struct FusedFunction {
-  FusedFunction(FusedOp* op, FunctionTable* others, Declared declared)
+struct FormulaFunction {
+  FormulaFunction(FusedOp* op, FunctionTable* others, Declared declared)
       : resolver(op, others), function(op->schema.name, op->schema, &resolver, declared) {}
-  FusedResolver resolver;
+  FormulaResolver resolver;
   opdock_function function;
 };
 
 // The functions of one runtime, by schema and formula.
-struct FusedTable {
+struct FormulaTable {
   Mutex mutex;  // guards what follows
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<FusedFunction>> functions;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<FormulaFunction>> functions;
 };
 
-FusedTable& fused_table(opdock_runtime* runtime) {
+FormulaTable& formula_table(opdock_runtime* runtime) {
   static Mutex& making = *new Mutex;
   const std::lock_guard lock(making);
-  if (runtime->formulas == nullptr) runtime->formulas = std::make_shared<FusedTable>();
-  return *static_cast<FusedTable*>(runtime->formulas.get());
+  if (runtime->formulas == nullptr) runtime->formulas = std::make_shared<FormulaTable>();
+  return *static_cast<FormulaTable*>(runtime->formulas.get());
 }
 
 std::string schema_of(const formula::Formula& formula) {
@@ -77,21 +81,20 @@ std::string schema_of(const formula::Formula& formula) {
   return text + ")";
 }
 
-std::unique_ptr<FusedOp> make_op(opdock_runtime* runtime, std::string schema_text,
-                                 const std::string& text) {
+std::unique_ptr<FusedOp> make_op(std::string schema_text, const std::string& text) {
   if (schema_text.empty()) schema_text = schema_of(formula::Formula(text));
   Reason error{};
   std::optional<Schema> schema = parse_schema(schema_text, &error);
   if (!schema) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
   formula::Formula formula(text, parameters_of(*schema));
-  return std::make_unique<FusedOp>(runtime, *std::move(schema), std::move(formula));
+  return std::make_unique<FusedOp>(*std::move(schema), std::move(formula));
 }
 
 }  // namespace
 
-Status fused_function(opdock_runtime* runtime, const std::string& schema,
-                      const std::string& formula, opdock_function** out) {
-  FusedTable& table = fused_table(runtime);
+Status formula_function(opdock_runtime* runtime, const std::string& schema,
+                        const std::string& formula, opdock_function** out) {
+  FormulaTable& table = formula_table(runtime);
   std::pair<std::string, std::string> key(schema, formula);
   {
     const std::lock_guard lock(table.mutex);
@@ -103,14 +106,14 @@ Status fused_function(opdock_runtime* runtime, const std::string& schema,
   }
   std::unique_ptr<FusedOp> op;
   try {
-    op = make_op(runtime, schema, formula);
+    op = make_op(schema, formula);
   } catch (const formula::Error& problem) {
     return {OPDOCK_INVALID_ARGUMENT, std::string("formula: ") + problem.what()};
   }
   Declared declared;
   declared.flags = op->op.flags;
   declared.device_arg = op->op.device_arg;
-  auto made = std::make_unique<FusedFunction>(op.release(), &function_table(runtime), declared);
+  auto made = std::make_unique<FormulaFunction>(op.release(), &function_table(runtime), declared);
   const std::lock_guard lock(table.mutex);
   *out = &table.functions.emplace(std::move(key), std::move(made)).first->second->function;
   return {};
