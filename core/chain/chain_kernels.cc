@@ -10,6 +10,7 @@
 #include "chain/chain.h"
 #include "chain/compile_context.h"
 #include "chain/declared.h"
+#include "chain/formula_functions.h"
 #include "compat/verdict.h"
 #include "jit/packed.h"
 #include "load/loader.h"
@@ -197,6 +198,10 @@ std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* r
   return dtypes;
 }
 
+const char* formula_of(const opdock_op& op) {
+  return OPDOCK_HAS(&op, opdock_op, formula) ? op.formula : nullptr;
+}
+
 }  // namespace
 
 Target* load_target(const std::shared_ptr<const Candidate>& candidate, const ChainRequest& wanted,
@@ -251,6 +256,13 @@ Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Cha
   const size_t before = reasons->size();
   const std::vector<opdock_dtype> dtypes = dtypes_of(claim, reasons);
   if (reasons->size() != before) return nullptr;
+  if (const char* formula = formula_of(*op)) {
+    Status made = formula_op(op, formula, &op);
+    if (!made.ok()) {
+      reasons->push_back(make_reason(Code::kDescriptorInvalid, made.text, "a formula of the op"));
+      return nullptr;
+    }
+  }
   Tuning* const tuning = tuning_of(*plugin, wanted.device, *facts, driver, runtime, reasons);
   return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes,
                        std::move(declared->rules), tuning);

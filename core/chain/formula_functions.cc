@@ -12,6 +12,7 @@
 #include "chain/function_table.h"
 #include "chain/runtime.h"
 #include "fused/fused_op.h"
+#include "manifest/formula_parameters.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
 
@@ -86,7 +87,7 @@ std::unique_ptr<FusedOp> make_op(std::string schema_text, const std::string& tex
   Reason error{};
   std::optional<Schema> schema = parse_schema(schema_text, &error);
   if (!schema) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
-  formula::Formula formula(text, parameters_of(*schema));
+  formula::Formula formula(text, formula_parameters(*schema));
   return std::make_unique<FusedOp>(*std::move(schema), std::move(formula));
 }
 
@@ -116,6 +117,37 @@ Status formula_function(opdock_runtime* runtime, const std::string& schema,
   auto made = std::make_unique<FormulaFunction>(op.release(), &function_table(runtime), declared);
   const std::lock_guard lock(table.mutex);
   *out = &table.functions.emplace(std::move(key), std::move(made)).first->second->function;
+  return {};
+}
+
+Status formula_op(const opdock_op* op, const char* formula, const opdock_op** out) {
+  static Mutex& mutex = *new Mutex;
+  static auto& made = *new std::map<const opdock_op*, const opdock_op*>;
+  {
+    const std::lock_guard lock(mutex);
+    const auto known = made.find(op);
+    if (known != made.end()) {
+      *out = known->second;
+      return {};
+    }
+  }
+  std::unique_ptr<FusedOp> own;
+  try {
+    own = make_op(op->schema, formula);
+  } catch (const formula::Error& problem) {
+    return {OPDOCK_INCOMPATIBLE, std::string(op->schema) + ": formula: " + problem.what()};
+  }
+  own->op.flags = op->flags;
+  own->op.doc = op->doc;
+  own->op.device_arg = op->device_arg;
+  own->op.num_shape_rules = op->num_shape_rules;
+  own->op.shape_rules = op->shape_rules;
+  own->op.arg_devices = op->arg_devices;
+  own->op.gradients = op->gradients;
+  own->op.num_gradients = op->num_gradients;
+  const std::lock_guard lock(mutex);
+  // Never freed: targets are interned by the address of their op.
+  *out = made.emplace(op, &own.release()->op).first->second;
   return {};
 }
 

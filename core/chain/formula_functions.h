@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "opdock/opdock.h"
+#include "opdock/plugin.h"
 
 namespace opdock {
 
@@ -14,5 +15,9 @@ namespace opdock {
 // the formula uses in the order of their first use. Any thread.
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
                         const std::string& formula, opdock_function** out);
+
+// Sets *out to an op that computes `formula`, which is a plugin's `op` in everything else. It is
+// made once for each op, and lives until the process ends. Any thread.
+Status formula_op(const opdock_op* op, const char* formula, const opdock_op** out);
 
 }  // namespace opdock

@@ -217,39 +217,6 @@ opdock_status run_fused(const opdock_call* call, const opdock_value* args, uint3
 
 }  // namespace
 
-std::vector<Parameter> parameters_of(const Schema& schema) {
-  std::vector<Parameter> params;
-  for (const SchemaParam& param : schema.params) {
-    Parameter made;
-    made.name = param.name;
-    made.is_optional = param.type.optional;
-    const bool is_plain = !param.type.list;
-    switch (is_plain ? param.type.tag : OPDOCK_TAG_LIST) {
-      case OPDOCK_TAG_TENSOR:
-        made.kind = Parameter::Kind::kTensor;
-        break;
-      case OPDOCK_TAG_FLOAT:
-        made.kind = Parameter::Kind::kFloat;
-        break;
-      case OPDOCK_TAG_INT:
-        made.kind = Parameter::Kind::kInt;
-        break;
-      case OPDOCK_TAG_BOOL:
-        made.kind = Parameter::Kind::kBool;
-        break;
-      case OPDOCK_TAG_STRING:
-        made.kind = Parameter::Kind::kString;
-        break;
-      default:
-        throw Error(OPDOCK_INVALID_ARGUMENT,
-                    "parameter '" + param.name + "': found " + to_text(param.type) +
-                        ", wanted Tensor, float, int, bool or str, which formulas take");
-    }
-    params.push_back(std::move(made));
-  }
-  return params;
-}
-
 FusedOp::FusedOp(Schema wanted, formula::Formula text)
     : schema(std::move(wanted)),
       formula(std::move(text)),

@@ -52,8 +52,4 @@ struct FusedOp {
   std::map<std::string, std::unique_ptr<FusedInstance>> instances_;
 };
 
-// Returns the parameters of a formula with this schema. Throws Error for a type that formulas do
-// not take.
-std::vector<formula::Parameter> parameters_of(const Schema& schema);
-
 }  // namespace opdock

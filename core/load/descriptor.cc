@@ -19,6 +19,10 @@ namespace {
 constexpr uint32_t kOpSize = offsetof(opdock_op, run) + sizeof(opdock_op::run);
 constexpr uint32_t kPluginSize = offsetof(opdock_plugin, ops) + sizeof(opdock_plugin::ops);
 
+const char* formula_of(const opdock_op& op) {
+  return OPDOCK_HAS(&op, opdock_op, formula) ? op.formula : nullptr;
+}
+
 std::string text_or_null(const char* text) {
   return text == nullptr ? "NULL" : text;
 }
@@ -100,8 +104,10 @@ class Checker {
     is_valid_ = true;
     require(op->schema, where + "schema");
     require(op->doc, where + "doc");
-    require(op->plan, where + "plan");
-    require(op->run, where + "run");
+    if (formula_of(*op) == nullptr) {
+      require(op->plan, where + "plan");
+      require(op->run, where + "run");
+    }
     if (op->num_shape_rules != 0) require(op->shape_rules, where + "shape_rules");
     if (op->num_gradients != 0) require(op->gradients, where + "gradients");
     if (is_valid_) compare_op(*op, claim, where);

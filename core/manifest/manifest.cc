@@ -87,7 +87,16 @@ static void read_requires(const toml::table& toml, Manifest* manifest,
   }
 }
 
-static void read_head(TomlTable* table, Manifest* manifest) {
+// Returns whether some op is not a formula, and so needs sources.
+static bool has_own_code(const toml::table& root) {
+  const toml::array* const ops = root["op"].as_array();
+  if (ops == nullptr) return true;
+  for (const toml::node& op : *ops)
+    if (op.as_table() == nullptr || !op.as_table()->contains("formula")) return true;
+  return false;
+}
+
+static void read_head(const toml::table& root, TomlTable* table, Manifest* manifest) {
   table->only(
       {"name", "version", "license", "sources", "reference", "op", "device", "requires", "build"});
   manifest->name = table->text("name", true);
@@ -101,7 +110,7 @@ static void read_head(TomlTable* table, Manifest* manifest) {
     table->mistake("version", table->place("version"), fmt::format("\"{}\"", manifest->version),
                    "dotted numbers such as \"0.1.0\"");
   manifest->license = table->text("license", true);
-  manifest->sources = table->texts("sources", true);
+  manifest->sources = table->texts("sources", has_own_code(root));
   check_files(table, "sources", *manifest, manifest->sources);
   manifest->reference = table->text("reference", false);
   if (!manifest->reference.empty())
@@ -130,7 +139,7 @@ static std::string one_line(std::string_view text) {
 static void read_tables(const toml::table& root, Manifest* manifest, std::vector<Mistake>* mistakes,
                         std::vector<Mistake>* op_mistakes) {
   TomlTable head(root, "", mistakes);
-  read_head(&head, manifest);
+  read_head(root, &head, manifest);
   const toml::node* ops = root.get("op");
   const toml::array* list = ops ? ops->as_array() : nullptr;
   if (!list || list->empty() || !list->is_homogeneous<toml::table>()) {

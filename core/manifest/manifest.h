@@ -25,6 +25,7 @@ struct OpDecl {
   std::string device_arg;            // empty: the first Tensor parameter
   // Parameters whose tensors are not on the op's device, and where they are: "cpu", "any".
   std::vector<std::pair<std::string, std::string>> elsewhere;
+  std::string formula;                 // of the results; empty: the plugin's own code computes them
   std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
   uint32_t flag_bits = 0;              // OPDOCK_OP_…
   uint32_t device_arg_index = 0;

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "base/sha256.h"
+#include "formula/formula.h"
+#include "manifest/formula_parameters.h"
 #include "opdock/plugin.h"
+#include "opdock/types.hpp"
 #include "schema/dtype.h"
 #include "schema/gradient.h"
 #include "schema/op_flags.h"
@@ -40,6 +43,7 @@ class OpChecker {
     op_->name = schema->name;
     op_->schema = schema->text();
     check_name();
+    if (!op_->formula.empty()) check_formula(*schema);
     check_shape_rules(*schema);
     check_device_arg(*schema);
     check_elsewhere(*schema);
@@ -51,6 +55,26 @@ class OpChecker {
                                      [&](const OpDecl& other) { return other.name == op_->name; });
     if (count > 1)
       mistake(table_.place("schema"), "a second op of this name", "each name once in a plugin");
+  }
+
+  void check_formula(const Schema& schema) {
+    try {
+      const formula::Formula parsed(op_->formula, formula_parameters(schema));
+      if (parsed.num_results() != schema.returns.size())
+        mistake(table_.place("formula"),
+                fmt::format("\"formula\": {} results", parsed.num_results()),
+                fmt::format("the {} of the schema", schema.returns.size()));
+    } catch (const formula::Error& problem) {
+      mistake(table_.place("formula"), std::string("\"formula\": ") + problem.what(),
+              "a formula of the op's parameters (docs/reference/formulas.md)");
+    } catch (const Error& problem) {
+      mistake(table_.place("schema"), problem.what(), "types that formulas take");
+    }
+    // A result has the shape of the first tensor, unless the op says otherwise.
+    const int first = schema.first_tensor();
+    if (op_->shape.empty() && first >= 0)
+      op_->shape.assign(schema.fresh_results(),
+                        "like " + schema.params[static_cast<size_t>(first)].name);
   }
 
   void check_shape_rules(const Schema& schema) {
@@ -137,18 +161,28 @@ static std::string meant(const std::string& name) {
   return name.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", name);
 }
 
+// What an op by a formula need not say.
+static void add_defaults(OpDecl* op) {
+  if (op->doc.empty()) op->doc = op->formula;
+  if (op->devices.empty()) op->devices = kDevices;
+  if (op->dtypes.empty()) op->dtypes = {"float32", "float16", "bfloat16", "float64"};
+  if (op->flags.empty()) op->flags = {"thread-safe", "capture-safe", "in-place", "deterministic"};
+}
+
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
   TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
   table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "elsewhere",
-              "gradients"});
+              "gradients", "formula"});
   OpDecl op;
   op.schema = table.text("schema", true);
   op.schema_line = table.place("schema").line;
-  op.doc = table.text("doc", true);
+  op.formula = table.text("formula", false);
+  const bool is_own = op.formula.empty();
+  op.doc = table.text("doc", is_own);
   op.shape = table.texts("shape", false);
-  op.devices = table.texts("devices", true);
+  op.devices = table.texts("devices", is_own);
   table.check_words("devices", op.devices, kDevices);
-  op.dtypes = table.texts("dtypes", true);
+  op.dtypes = table.texts("dtypes", is_own);
   for (const std::string& dtype : op.dtypes)
     if (!parse_dtype(dtype))
       table.mistake("dtypes", table.place("dtypes", dtype), fmt::format("\"{}\"", dtype),
@@ -156,6 +190,7 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
                         meant(meant_dtype(dtype)));
   table.check_once("dtypes", op.dtypes);
   op.flags = table.texts("flags", false);
+  if (!is_own) add_defaults(&op);
   op.flag_bits = op_flag_bits(op.flags);
   std::vector<std::string> flag_names;
   for (const OpFlag& flag : kOpFlags) flag_names.emplace_back(flag.name);

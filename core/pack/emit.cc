@@ -45,13 +45,22 @@ static std::string op_source(const OpDecl& op, size_t index) {
   const std::string gradients =
       array_source("char* const", name("gradients"), literals(op.gradients), &out);
   const std::string arg_devices = array_source("uint8_t", name("arg_devices"), devices, &out);
-  out += fmt::format(
-      "OPDOCK_LOCAL opdock_status opdock_{0}_plan(const opdock_call*, const opdock_value*, "
-      "uint32_t,\n                                            opdock_plan*);\n"
-      "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_{0}_prepare(const opdock_call*);\n"
-      "OPDOCK_LOCAL opdock_status opdock_{0}_run(const opdock_call*, const opdock_value*, "
-      "uint32_t,\n                                           opdock_value*, uint32_t);\n",
-      op.name);
+  if (op.formula.empty()) {
+    out += fmt::format(
+        "OPDOCK_LOCAL opdock_status opdock_{0}_plan(const opdock_call*, const opdock_value*, "
+        "uint32_t,\n                                            opdock_plan*);\n"
+        "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_{0}_prepare(const opdock_call*);\n"
+        "OPDOCK_LOCAL opdock_status opdock_{0}_run(const opdock_call*, const opdock_value*, "
+        "uint32_t,\n                                           opdock_value*, uint32_t);\n",
+        op.name);
+  }
+  const std::string functions = op.formula.empty()
+                                    ? fmt::format(
+                                          "    .plan = opdock_{0}_plan,\n"
+                                          "    .prepare = opdock_{0}_prepare,\n"
+                                          "    .run = opdock_{0}_run,\n",
+                                          op.name)
+                                    : fmt::format("    .formula = {},\n", literal(op.formula));
   out += fmt::format(
       "static const opdock_op op_{0} = {{\n"
       "    .struct_size = sizeof(opdock_op),\n"
@@ -64,12 +73,10 @@ static std::string op_source(const OpDecl& op, size_t index) {
       "    .arg_devices = {7},\n"
       "    .gradients = {8},\n"
       "    .num_gradients = {9}u,\n"
-      "    .plan = opdock_{10}_plan,\n"
-      "    .prepare = opdock_{10}_prepare,\n"
-      "    .run = opdock_{10}_run,\n"
+      "{10}"
       "}};\n\n",
       index, op.flag_bits, literal(op.schema), literal(op.doc), op.device_arg_index,
-      op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), op.name);
+      op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), functions);
   return out;
 }
 

@@ -69,7 +69,7 @@ extern "C" {
 #endif
 
 #define OPDOCK_ABI_MAJOR 0
-#define OPDOCK_ABI_MINOR 3
+#define OPDOCK_ABI_MINOR 4
 
 /* The one function that a plugin exports. Its name contains the major version, so that a plugin of
  * another major is never called through the wrong declaration. */
@@ -471,6 +471,9 @@ typedef struct opdock_op {
    * each with a reference that the caller owns from then on, even if run then fails. */
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                        opdock_value* results, uint32_t num_results);
+  /* A formula of the results (docs/reference/formulas.md), from which the host makes the kernels on
+   * every device. Then plan, prepare and run are not called, and may be NULL. NULL: none. */
+  const char* formula;
 } opdock_op;
 
 /* OPDOCK-P-5  The struct and all it points at stay valid and unchanged until the process ends.
@@ -514,7 +517,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        the image table is found through the dynamic symbol opdock_images_v0. opdock.tuning/1.
  *        Parameters may share a gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1.
  *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
- *        this header includes because it held them before, and gemm.h. */
+ *        this header includes because it held them before, and gemm.h.
+ *   0.4  opdock_op.formula. */
 
 #ifdef __cplusplus
 }
