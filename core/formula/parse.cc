@@ -2,7 +2,7 @@
 // only parentheses, calls and the values of conditionals nest, at most kMaxDepth of them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -77,7 +77,7 @@ class Parser {
   // Parentheses, calls and values of conditionals around this place, and signs and powers that
   // wait; -1 outside of all expressions.
   int depth_ = -1;
-  std::map<std::string_view, size_t> known_parameters_;
+  std::map<std::string, size_t, std::less<>> known_parameters_;
   std::vector<bool> is_parameter_used_;
   std::map<std::string_view, size_t> variables_;  // the last statement that assigns each
 };
@@ -438,8 +438,8 @@ ExprId Parser::name(const Token& token) {
     return builder_.add(expr);
   }
   if (is_open_) {
-    known_parameters_.emplace(token.text, parameters_.size());
     parameters_.push_back({std::string(token.text)});
+    known_parameters_.emplace(token.text, parameters_.size() - 1);
     is_parameter_used_.push_back(true);
     return use(parameters_.size() - 1);
   }

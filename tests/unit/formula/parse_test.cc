@@ -167,6 +167,12 @@ TEST(Parse, FreeNamesBecomeTensors) {
   EXPECT_FALSE(formula.parameters()[1].is_optional);
   EXPECT_EQ(formula.num_results(), 3u);
   EXPECT_TRUE(Formula("1 + 2").parameters().empty());
+  // Behind those that are declared.
+  std::vector<Parameter> parameters = {{"x"}};
+  const auto program = parse("y * x + z * x + y", &parameters, true);
+  ASSERT_EQ(parameters.size(), 3u);
+  EXPECT_EQ(parameters[1].name, "y");
+  EXPECT_EQ(parameters[2].name, "z");
 }
 
 TEST(Parse, ParametersAndVariablesHideConstantsButNotFunctions) {
