@@ -312,6 +312,15 @@ TEST(Lower, LimitsOfTheGraphNameThePlace) {
   }
 }
 
+TEST(Lower, AFreeNameIsOneTensorWhereverItStands) {
+  const auto make = [](Graph& graph) {
+    const Id x = graph.input("x", Type::kFloat32, 2), y = graph.input("y", Type::kFloat32, 2);
+    const Id difference = graph.apply(Op::kSub, x, y);
+    return graph.apply(Op::kDiv, difference, y);
+  };
+  EXPECT_EQ(text_key("(x - y) / y"), key_of(make));
+}
+
 TEST(Lower, AnExactGraphIsMarked) {
   EXPECT_NE(text_key("x * 2", Type::kFloat16, true), text_key("x * 2", Type::kFloat16));
 }
