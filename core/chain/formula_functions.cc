@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/formula_functions.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "base/mutex.h"
@@ -59,10 +61,11 @@ struct FormulaFunction {
   opdock_function function;
 };
 
-// The functions of one runtime, by schema and formula.
+// The functions of one runtime, by schema, formula and the parameters of which it has gradients.
 struct FormulaTable {
+  using Key = std::tuple<std::string, std::string, std::string>;
   Mutex mutex;  // guards what follows
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<FormulaFunction>> functions;
+  std::map<Key, std::unique_ptr<FormulaFunction>> functions;
 };
 
 FormulaTable& formula_table(opdock_runtime* runtime) {
@@ -91,12 +94,59 @@ std::unique_ptr<FusedOp> make_op(std::string schema_text, const std::string& tex
   return std::make_unique<FusedOp>(*std::move(schema), std::move(formula));
 }
 
+// Returns the schema of the gradients: those of the formula's results, then its parameters.
+std::string gradient_schema(const Schema& schema, const formula::Formula& formula, size_t results) {
+  Schema made = schema;
+  std::string name = "grad";
+  while (schema.find(name) >= 0 || schema.find(name + "_0") >= 0) name = "grad_" + name;
+  std::vector<SchemaParam> grads;
+  for (size_t i = 0; i < formula.num_results(); ++i) {
+    SchemaParam param;
+    param.name = formula.num_results() == 1 ? name : name + "_" + std::to_string(i);
+    param.type.tag = OPDOCK_TAG_TENSOR;
+    grads.push_back(std::move(param));
+  }
+  made.params.insert(made.params.begin(), grads.begin(), grads.end());
+  for (SchemaParam& param : made.params) param.type.alias = 0;
+  made.name += "_backward";
+  made.returns.assign(results, {});
+  for (SchemaReturn& result : made.returns) result.type.tag = OPDOCK_TAG_TENSOR;
+  return made.text();
+}
+
+// of: names of parameters, separated by commas.
+std::unique_ptr<FusedOp> make_gradient_op(std::string schema_text, const std::string& text,
+                                          const std::string& of) {
+  if (schema_text.empty()) schema_text = schema_of(formula::Formula(text));
+  Reason error{};
+  std::optional<Schema> schema = parse_schema(schema_text, &error);
+  if (!schema) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
+  formula::Formula formula(text, formula_parameters(*schema));
+  std::vector<size_t> wanted;
+  for (size_t i = 0; i < schema->params.size(); ++i) {
+    const SchemaParam& param = schema->params[i];
+    if (("," + of + ",").find("," + param.name + ",") == std::string::npos) continue;
+    if (param.type.tag != OPDOCK_TAG_TENSOR)
+      throw formula::Error("\"" + param.name + "\": found " + to_text(param.type) +
+                           ", wanted a Tensor, which has a gradient");
+    wanted.push_back(i);
+  }
+  const auto names = static_cast<size_t>(std::count(of.begin(), of.end(), ',')) + 1;
+  if (wanted.size() != names)
+    throw formula::Error("found the gradients of \"" + of + "\", wanted names of parameters of " +
+                         schema->text());
+  std::optional<Schema> own = parse_schema(gradient_schema(*schema, formula, names), &error);
+  if (!own) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
+  return std::make_unique<FusedOp>(*std::move(own), std::move(formula), std::move(wanted));
+}
+
 }  // namespace
 
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
-                        const std::string& formula, opdock_function** out) {
+                        const std::string& formula, const std::string& gradients_of,
+                        opdock_function** out) {
   FormulaTable& table = formula_table(runtime);
-  std::pair<std::string, std::string> key(schema, formula);
+  FormulaTable::Key key(schema, formula, gradients_of);
   {
     const std::lock_guard lock(table.mutex);
     const auto known = table.functions.find(key);
@@ -107,7 +157,8 @@ Status formula_function(opdock_runtime* runtime, const std::string& schema,
   }
   std::unique_ptr<FusedOp> op;
   try {
-    op = make_op(schema, formula);
+    op = gradients_of.empty() ? make_op(schema, formula)
+                              : make_gradient_op(schema, formula, gradients_of);
   } catch (const formula::Error& problem) {
     return {OPDOCK_INVALID_ARGUMENT, std::string("formula: ") + problem.what()};
   }

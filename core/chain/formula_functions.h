@@ -13,8 +13,12 @@ namespace opdock {
 // Makes the function of a formula, or returns the one that the runtime has made of the same texts.
 // schema: of the function; empty: "formula(Tensor a, Tensor b, …) -> Tensor", with the names that
 // the formula uses in the order of their first use. Any thread.
+//
+// gradients_of: empty, or the names of tensor parameters, separated by commas: then the function
+// computes their gradients, from those of the results and from the formula's own arguments.
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
-                        const std::string& formula, opdock_function** out);
+                        const std::string& formula, const std::string& gradients_of,
+                        opdock_function** out);
 
 // Sets *out to an op that computes `formula`, which is a plugin's `op` in everything else. It is
 // made once for each op, and lives until the process ends. Any thread.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fused/fused_op.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "call/invocation.h"
 #include "call/parallel.h"
+#include "formula/gradient.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
 
@@ -222,12 +224,25 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text)
       formula(std::move(text)),
       schema_text(schema.text()),
       doc(formula.text()) {
-  if (schema.first_tensor() < 0)
-    throw formula::Error("found no tensor among the parameters, wanted at least one");
   if (schema.returns.size() != formula.num_results())
     throw formula::Error("found " + std::to_string(formula.num_results()) +
                          " results of the formula, wanted the " +
                          std::to_string(schema.returns.size()) + " of the schema");
+  fill_in();
+}
+
+FusedOp::FusedOp(Schema wanted, formula::Formula text, std::vector<size_t> of)
+    : schema(std::move(wanted)),
+      formula(std::move(text)),
+      schema_text(schema.text()),
+      doc("Gradients of:\n" + formula.text()),
+      gradients_of(std::move(of)) {
+  fill_in();
+}
+
+void FusedOp::fill_in() {
+  if (schema.first_tensor() < 0)
+    throw formula::Error("found no tensor among the parameters, wanted at least one");
   for (const SchemaReturn& result : schema.returns) {
     if (result.type.tag != OPDOCK_TAG_TENSOR || result.type.list || result.type.optional)
       throw formula::Error("found a result of type " + to_text(result.type) +
@@ -243,27 +258,71 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text)
   op.run = run_fused;
 }
 
+namespace {
+
+// The graph of the gradients of those inputs, as its results, in their order.
+Graph gradients(const Graph& graph, const std::vector<size_t>& wanted) {
+  formula::Gradient found = formula::differentiate(graph, wanted);
+  for (const size_t input : wanted) {
+    if (std::find(found.inputs.begin(), found.inputs.end(), input) != found.inputs.end()) continue;
+    const formula::Input& missing = graph.inputs()[input];
+    throw formula::Error("\"" + missing.name + "\": found " +
+                         std::string(formula::name_of(missing.type)) +
+                         ", wanted a float, which has a gradient");
+  }
+  return std::move(found.graph);
+}
+
+}  // namespace
+
+std::unique_ptr<FusedInstance> FusedOp::make(
+    const std::vector<formula::Argument>& arguments) const {
+  const std::vector<Parameter>& params = formula.parameters();
+  const auto grads = static_cast<uint32_t>(num_grads());
+  Graph graph = formula.graph(arguments);
+  std::vector<uint32_t> tensors, numbers;
+  std::vector<size_t> wanted;  // numbers of inputs
+  for (uint32_t i = 0; i < params.size(); ++i) {
+    if (!arguments[i].is_present) continue;
+    if (params[i].kind == Parameter::Kind::kTensor) {
+      if (std::find(gradients_of.begin(), gradients_of.end(), i) != gradients_of.end())
+        wanted.push_back(tensors.size());
+      tensors.push_back(grads + i);
+    }
+    if (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt)
+      numbers.push_back(grads + i);
+  }
+  if (wanted.size() != gradients_of.size())
+    throw formula::Error("found None, wanted a tensor, whose gradient is to be computed");
+  if (grads != 0) {
+    graph = gradients(graph, wanted);
+    for (uint32_t i = 0; i < grads; ++i) tensors.push_back(i);
+  }
+  auto made = std::make_unique<FusedInstance>(std::move(graph));
+  made->tensors = std::move(tensors);
+  made->numbers = std::move(numbers);
+  return made;
+}
+
 FusedInstance& FusedOp::instance(const opdock_value* args, uint32_t num_args) {
   const std::vector<Parameter>& params = formula.parameters();
   std::vector<formula::Argument> arguments;
   arguments.reserve(num_args);
   std::string key;
+  static const Parameter& grad = *new Parameter{"grad", Parameter::Kind::kTensor, false};
   for (uint32_t i = 0; i < num_args; ++i) {
-    arguments.push_back(argument_of(params[i], args[i]));
-    append_key(arguments.back(), &key);
+    const bool is_grad = i < num_grads();
+    const formula::Argument argument =
+        argument_of(is_grad ? grad : params[i - num_grads()], args[i]);
+    append_key(argument, &key);
+    if (!is_grad) arguments.push_back(argument);
   }
   {
     const std::lock_guard lock(mutex_);
     const auto known = instances_.find(key);
     if (known != instances_.end()) return *known->second;
   }
-  auto made = std::make_unique<FusedInstance>(formula.graph(arguments));
-  for (uint32_t i = 0; i < num_args; ++i) {
-    if (!arguments[i].is_present) continue;
-    if (params[i].kind == Parameter::Kind::kTensor) made->tensors.push_back(i);
-    if (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt)
-      made->numbers.push_back(i);
-  }
+  std::unique_ptr<FusedInstance> made = make(arguments);
   const std::lock_guard lock(mutex_);
   return *instances_.emplace(std::move(key), std::move(made)).first->second;
 }

@@ -32,8 +32,13 @@ struct FusedInstance {
 
 // Lives until the process ends, as targets do. Usable from any thread.
 struct FusedOp {
-  // Throws formula::Error if the formula does not fit the schema.
+  // An op whose results are the formula's. Throws formula::Error if the formula does not fit the
+  // schema.
   FusedOp(Schema schema, formula::Formula formula);
+  // An op whose results are the gradients of parameters of the formula, by their numbers. The first
+  // parameters of `schema` are the gradients of the formula's results, and the formula's own ones
+  // follow (gradient_schema() in chain/formula_functions.cc).
+  FusedOp(Schema schema, formula::Formula formula, std::vector<size_t> gradients_of);
   FusedOp(const FusedOp&) = delete;
   FusedOp& operator=(const FusedOp&) = delete;
 
@@ -42,12 +47,18 @@ struct FusedOp {
   const Schema schema;
   const formula::Formula formula;
   const std::string schema_text, doc;
+  const std::vector<size_t> gradients_of;  // empty: the op computes the formula
 
   // Returns the instance for these arguments, which is made once for each combination of types and
   // ranks. Throws formula::Error, or Error for an argument that formulas do not take.
   FusedInstance& instance(const opdock_value* args, uint32_t num_args);
 
  private:
+  void fill_in();
+  std::unique_ptr<FusedInstance> make(const std::vector<formula::Argument>& arguments) const;
+  // How many parameters come before those of the formula.
+  size_t num_grads() const { return gradients_of.empty() ? 0 : formula.num_results(); }
+
   Mutex mutex_;  // guards what follows
   std::map<std::string, std::unique_ptr<FusedInstance>> instances_;
 };
