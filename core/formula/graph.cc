@@ -117,15 +117,16 @@ Id Graph::leaf(Op op, Type type, Level level, uint8_t extent, size_t index) {
   return add(node);
 }
 
-Id Graph::input(std::string name, Type type, int rank) {
+Id Graph::input(std::string name, Type type, int rank, bool is_per_row) {
   if (inputs_.size() >= kMaxInputs)
     throw Error("found more than " + std::to_string(kMaxInputs) +
                 " tensors, wanted at most that many; split the formula in two");
-  const uint8_t extent = rank == 0 ? kOnce : rank == 1 ? kPerColumn : kFull;
+  const uint8_t all = rank == 0 ? kOnce : rank == 1 ? kPerColumn : kFull;
+  const auto extent = static_cast<uint8_t>(is_per_row ? all & kPerRow : all);
   const Id id =
       leaf(Op::kInput, type, rank == 0 ? Level::kZeroDim : Level::kTensor, extent, inputs_.size());
   this->name(id, name);
-  inputs_.push_back({std::move(name), type, rank});
+  inputs_.push_back({std::move(name), type, rank, is_per_row});
   return id;
 }
 
@@ -198,6 +199,10 @@ Id Graph::convert(Op how, Id a, Type type) {
 
 Id Graph::cast(Id a, Type type) {
   return convert(Op::kCast, a, type);
+}
+
+Id Graph::convert(Id a, Type type) {
+  return convert(Op::kConvert, a, type);
 }
 
 Id Graph::as_bool(Id a) {
@@ -397,7 +402,8 @@ std::string Graph::key() const {
   const Graph plain = simplified();
   std::string text = exact_ ? "exact" : "wide";
   for (const Input& input : inputs_)
-    text += ";" + std::string(name_of(input.type)) + "/" + std::to_string(std::min(input.rank, 2));
+    text += ";" + std::string(name_of(input.type)) + "/" + std::to_string(std::min(input.rank, 2)) +
+            (input.is_per_row ? "r" : "");
   for (const Scalar& scalar : scalars_) text += ";" + std::string(name_of(scalar.type));
   for (const Node& node : plain.nodes_) text += ";" + text_of(node);
   for (const Id id : plain.results_) text += ";" + std::to_string(id);

@@ -113,6 +113,9 @@ struct Input {
   // Number of dimensions. A tensor without dimensions is one number; one with a single dimension is
   // the same in each row.
   int rank = 2;
+  // Whether the last dimension has the size 1, so that the tensor is the same in the whole row: the
+  // gradient of a result that is.
+  bool is_per_row = false;
 };
 struct Scalar {
   std::string name;
@@ -125,7 +128,7 @@ class Graph {
   // numbers of 16-bit floats are float32 until a result is stored or a kCast rounds them.
   explicit Graph(bool exact = false) : exact_(exact) {}
 
-  Id input(std::string name, Type type, int rank);
+  Id input(std::string name, Type type, int rank, bool is_per_row = false);
   Id scalar(std::string name, Type type);
   Id constant(double value);   // a number, as Python's float
   Id constant(int64_t value);  // a number, as Python's int
@@ -136,6 +139,8 @@ class Graph {
   Id columns();
   // Converts `a` as x.to(type) does: with rounding to that type.
   Id cast(Id a, Type type);
+  // Converts `a` without rounding it to 16 bits, unless the graph is exact.
+  Id convert(Id a, Type type);
   // Applies an operation to as many arguments as it has; the others are kNone. Throws Error if a
   // type does not fit the rule, or if a reduction's operand does not vary along the row.
   Id apply(Op op, Id a, Id b = kNone, Id c = kNone);
