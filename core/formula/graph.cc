@@ -301,6 +301,9 @@ Id Graph::apply(Op op, Id a, Id b, Id c) {
       result = Type::kInt64;
       break;
     case Rule::kWhere:
+      // Between two numbers a tensor chooses: they become elements of PyTorch's default dtype.
+      if (level == Level::kNumber && of(0).level != Level::kNumber && type == Type::kFloat64)
+        result = type = Type::kFloat32;
       level = std::max(level, of(0).level);
       args[0] = as_bool(args[0]);
       break;
