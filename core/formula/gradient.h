@@ -12,23 +12,33 @@ namespace opdock::formula {
 // The gradients of a graph's inputs, as a graph of their own.
 struct Gradient {
   // Its inputs are those of the graph, in their order and under their names, and after them one for
-  // each result: the gradient of that result ("grad", or "grad_0", "grad_1", …, of the result's
-  // type). Its scalars are those of the graph. Its results are the gradients, of the inputs' types.
+  // each result: the gradient of that result, of the result's type. Its name is "grad", or
+  // "grad_0", "grad_1", …, with "grad_" before it if an input has that name. It has the shape to
+  // which all inputs are broadcast, with 1 as the last dimension if the result is the same in the
+  // whole row. Its scalars are those of the graph. Its results are the gradients, of the inputs'
+  // types.
   Graph graph;
-  // For each result of `graph` the number of the input whose gradient it is. The result has the
-  // broadcast shape: the caller sums it over the dimensions in which the input was broadcast.
+  // For each result of `graph` the number of the input whose gradient it is.
+  //
+  // The caller sums the result over the dimensions in which the input was broadcast. A result that
+  // is the same in the whole row has no last dimension, as in any graph: it is the gradient of each
+  // column, to which the caller broadcasts it first; but of an input without dimensions it is
+  // already the sum along the row, and so it is of one that is the same in the whole row
+  // (Input::is_per_row).
   std::vector<size_t> inputs;
 };
 
 // Differentiates the graph for those inputs of `wanted` (numbers of inputs) that are floats. The
-// gradient of an input on which no result depends smoothly is 0. Results that are not floats have
-// no gradient; their "grad" input exists and is not used.
+// gradient of an input on which no result depends smoothly is 0: bools, integers and results that
+// change in steps (floor, sign, …) pass nothing on. Results that are not floats have no gradient;
+// their "grad" input exists and is not used.
 //
 // Simplified: nothing is computed that no gradient needs, and terms that are known to be 0 do not
 // appear (so that infinity times 0 is no NaN). Values of the forward pass are computed again from
 // the inputs.
 //
-// Throws Error, which names the operation, if a needed derivative does not exist.
+// Throws Error if an input of that number does not exist, and if the gradients exceed the limits of
+// a graph.
 Gradient differentiate(const Graph& graph, const std::vector<size_t>& wanted);
 
 }  // namespace opdock::formula
