@@ -38,7 +38,7 @@ void set_grid(int64_t blocks, DeviceLaunch* launch) {
 int bytes_of_vector(const Graph& graph) {
   int bytes = 0;
   for (const Input& input : graph.inputs())
-    if (input.rank > 0) bytes += vector_elements(graph) * size_of(input.type);
+    if (input.has_columns()) bytes += vector_elements(graph) * size_of(input.type);
   return std::max(bytes, 1);
 }
 

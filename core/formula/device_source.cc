@@ -257,7 +257,7 @@ class Writer {
            element_type(type) + ">(p, " + std::to_string(t) + ");");
     }
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
-      if (graph_.inputs()[i].rank > 0) continue;
+      if (graph_.inputs()[i].has_columns()) continue;
       const std::string n = std::to_string(i);
       line("const " + element_type(graph_.inputs()[i].type) + " one" + n + " = from" + n + "[0];");
     }
@@ -290,7 +290,7 @@ class Writer {
     write_bases();
     write_row_numbers(1);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
-      if (graph_.inputs()[i].rank > 0)
+      if (graph_.inputs()[i].has_columns())
         write_load(i, "const " + pack(graph_.inputs()[i].type) + " in" + std::to_string(i));
     for (size_t i = 0; i < graph_.results().size(); ++i)
       line(pack(result_type(i)) + " out" + std::to_string(i) + ";");
@@ -349,7 +349,7 @@ class Writer {
     write_row_numbers(1);
     if (shape_.held > 0) {
       for (size_t i = 0; i < graph_.inputs().size(); ++i)
-        if (graph_.inputs()[i].rank > 0)
+        if (graph_.inputs()[i].has_columns())
           line(pack(graph_.inputs()[i].type) + " in" + std::to_string(i) + "[kHeld];");
       for (const Id id : all())
         if (is_kept_[static_cast<size_t>(id)])
@@ -357,7 +357,7 @@ class Writer {
                "[kHeld * kVector];");
       begin_vectors();
       for (size_t i = 0; i < graph_.inputs().size(); ++i)
-        if (graph_.inputs()[i].rank > 0) write_load(i, "in" + std::to_string(i) + "[i]");
+        if (graph_.inputs()[i].has_columns()) write_load(i, "in" + std::to_string(i) + "[i]");
       end_vectors();
     }
     for (int now = 0; now < last_; ++now) {
@@ -531,7 +531,7 @@ class Writer {
 int vector_elements(const Graph& graph) {
   int least = 8;
   for (const Input& input : graph.inputs())
-    if (input.rank > 0) least = std::min(least, size_of(input.type));
+    if (input.has_columns()) least = std::min(least, size_of(input.type));
   for (const Id id : graph.results())
     if ((graph[id].extent & kPerColumn) != 0) least = std::min(least, size_of(graph[id].type));
   return std::min(8, 16 / least);

@@ -116,6 +116,9 @@ struct Input {
   // Whether the last dimension has the size 1, so that the tensor is the same in the whole row: the
   // gradient of a result that is.
   bool is_per_row = false;
+
+  // Returns whether a row may have more than one number of it.
+  bool has_columns() const { return rank > 0 && !is_per_row; }
 };
 struct Scalar {
   std::string name;

@@ -4,15 +4,6 @@
 namespace opdock::formula {
 namespace {
 
-Id convert(Graph* graph, Id a, Type type) {
-  if ((*graph)[a].type == type) return a;
-  Node node;
-  node.op = Op::kConvert;
-  node.type = type;
-  node.level = (*graph)[a].level;
-  return graph->copy(node, {a, kNone, kNone});
-}
-
 // Adds `a`'s mean to the graph.
 Id mean(Graph* graph, Id a) {
   const Id sum = graph->apply(Op::kSum, a);
@@ -34,7 +25,8 @@ Id logsumexp(Graph* graph, Id a) {
 Graph with_plain_reductions(const Graph& graph) {
   Graph out(graph.exact());
   std::vector<Id> place;
-  for (const Input& input : graph.inputs()) out.input(input.name, input.type, input.rank);
+  for (const Input& input : graph.inputs())
+    out.input(input.name, input.type, input.rank, input.is_per_row);
   for (const Scalar& scalar : graph.scalars()) out.scalar(scalar.name, scalar.type);
   for (const Node& node : graph.nodes()) {
     const auto at = [&](int i) {
@@ -45,11 +37,10 @@ Graph with_plain_reductions(const Graph& graph) {
     switch (node.op) {
       // In the compute type, because an exact graph rounds each node, and a sum may be large.
       case Op::kMean:
-        now = convert(&out, mean(&out, convert(&out, at(0), compute_type(node.type))), node.type);
+        now = out.convert(mean(&out, out.convert(at(0), compute_type(node.type))), node.type);
         break;
       case Op::kLogsumexp:
-        now = convert(&out, logsumexp(&out, convert(&out, at(0), compute_type(node.type))),
-                      node.type);
+        now = out.convert(logsumexp(&out, out.convert(at(0), compute_type(node.type))), node.type);
         break;
       default:
         now = out.copy(node, {at(0), at(1), at(2)});
