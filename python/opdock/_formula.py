@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes functions of formulas: opdock.formula()."""
 
+import inspect
+import sys
+
 from opdock import _names, _opdock
 from opdock._runtime import default
 
@@ -11,21 +14,55 @@ def formula(text, schema=None):
         silu_mul = opdock.formula("gate * sigmoid(gate) * up")
         y = silu_mul(gate, up)
 
-    text: the formula; docs/reference/formulas.md has the language. schema: the function's parameters
-    and results, such as "rms_norm(Tensor x, Tensor? weight=None, *, float eps=1e-5) -> Tensor"; a
-    result Tensor(a!) is written into the parameter that has the same mark. None: the names that the
-    formula uses are its tensors, in the order of their first use.
+    text: the formula; docs/reference/formulas.md has the language. schema: the function's
+    parameters and results, such as "rms_norm(Tensor x, Tensor? weight=None, *, float eps=1e-5) ->
+    Tensor"; a result Tensor(a!) is written into the parameter that has the same mark. None: the
+    names that the formula uses are its tensors, in the order of their first use.
 
     The function takes torch, NumPy, CuPy and JAX arrays of bool, integer and float dtypes, of any
     shapes that can be broadcast and any strides, all on one device, and returns new arrays of
     torch's result dtypes, as ops do; `out=` works as well. float16 and bfloat16 are computed in
     float32 and rounded once, at the end. A GPU's kernel is compiled by the first call with these
-    dtypes and this kind of layout, or taken from the cache; later shapes use it again.
+    dtypes and this kind of layout, or taken from the cache; later shapes use it again. If a torch
+    tensor requires a gradient, autograd records the call, and the formula's own derivative is
+    computed by one more kernel; derivatives of second order are refused.
 
-    The same texts give the same function. Any thread. Raises InvalidArgumentError for a faulty text,
-    with the line and the column.
+    Any thread. Raises InvalidArgumentError for a faulty text, with the line and the column.
     """
     _names.text("formula", "text", text, "a str")
     if schema is not None:
         _names.text("formula", "schema", schema, "a str or None")
-    return _opdock.make_formula(default(), text, schema)
+    return Formula(text, schema)
+
+
+class Formula:
+    """A formula as a function; formula() makes it. Has the attributes of opdock.Function."""
+
+    def __init__(self, text, schema):
+        self.text = text
+        self.function = _opdock.make_formula(default(), text, schema)
+        self._schema = schema
+
+    def __call__(self, *args, **keywords):
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.is_grad_enabled():
+            for x in (*args, *keywords.values()):
+                if isinstance(x, torch.Tensor) and x.requires_grad:
+                    from opdock._formula_autograd import record
+
+                    return record(self, args, keywords)
+        return self.function(*args, **keywords)
+
+    def gradient(self, names):
+        """Returns the function of the gradients of these parameters: opdock_make_gradient()."""
+        return _opdock.make_formula(default(), self.text, self._schema, ",".join(names))
+
+    @property
+    def __signature__(self):
+        return inspect.signature(self.function)
+
+    def __getattr__(self, name):
+        return getattr(object.__getattribute__(self, "function"), name)
+
+    def __repr__(self):
+        return f"<opdock.formula {self.function.schema}>"

@@ -126,10 +126,15 @@ class Runtime {
     });
   }
   opdock_runtime* handle() const { return handle_; }
-  opdock_function* formula(const std::string& text, const std::optional<std::string>& schema) const {
+  // gradients_of: names of parameters, separated by commas; none: the formula itself.
+  opdock_function* formula(const std::string& text, const std::optional<std::string>& schema,
+                           const std::optional<std::string>& gradients_of) const {
     opdock_function* made = nullptr;
     check([&](char* error, uint32_t size) {
-      return opdock_make_function(handle_, c_str(schema), text.c_str(), &made, error, size);
+      if (!gradients_of)
+        return opdock_make_function(handle_, c_str(schema), text.c_str(), &made, error, size);
+      return opdock_make_gradient(handle_, c_str(schema), text.c_str(), gradients_of->c_str(),
+                                  &made, error, size);
     });
     return made;
   }
@@ -153,8 +158,9 @@ py::object get_function(const py::object& runtime, const std::string& name) {
 }
 
 py::object make_formula(const py::object& runtime, const std::string& text,
-                        const std::optional<std::string>& schema) {
-  opdock_function* handle = runtime.cast<const Runtime&>().formula(text, schema);
+                        const std::optional<std::string>& schema,
+                        const std::optional<std::string>& gradients_of) {
+  opdock_function* handle = runtime.cast<const Runtime&>().formula(text, schema, gradients_of);
   PyObject* function =
       make_function(function_type.ptr(), runtime.ptr(), handle, opdock_describe(handle)->name);
   if (function == nullptr) throw py::error_already_set();
@@ -214,7 +220,7 @@ PYBIND11_MODULE(_opdock, module) {
   add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
   module.def("make_formula", &make_formula, py::arg("runtime"), py::arg("formula"),
-             py::arg("schema") = py::none());
+             py::arg("schema") = py::none(), py::arg("gradients_of") = py::none());
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   module.def("codes_json", [] {
