@@ -37,7 +37,8 @@ def test_a_schema_gives_defaults_numbers_and_choices():
     assert numpy.allclose(f(x, eps=0.5), wanted, rtol=1e-14)
     assert numpy.allclose(f(x, numpy.full(5, 2.0), eps=0.5), 2 * wanted, rtol=1e-14)
     g = opdock.formula(
-        'return gelu(x, approximate="tanh") if approximate == "tanh" else gelu(x), x * n if n2 else x',
+        'y = gelu(x, approximate="tanh") if approximate == "tanh" else gelu(x)\n'
+        "return y, x * n if n2 else x",
         "g(Tensor x, str approximate, int n, bool n2=False) -> (Tensor, Tensor)",
     )
     both = g(x, "tanh", 3), g(x, "none", 3, True)
@@ -51,8 +52,8 @@ def test_a_result_may_be_written_into_a_parameter():
     assert f(x, y) is x and numpy.array_equal(x, [[1, 2, 3]] * 2)
     with pytest.raises(
         opdock.InvalidArgumentError,
-        match=r"argument 'x': found float64 of shape \[3\], wanted float64 of shape \[2, 3\], because "
-        "the result is written into it",
+        match=r"argument 'x': found float64 of shape \[3\], wanted float64 of shape \[2, 3\], "
+        "because the result is written into it",
     ):
         f(y, x)
 
