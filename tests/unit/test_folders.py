@@ -44,7 +44,7 @@ def uses_within_rows():
     """{(user, used)} of the sentence "Within a row, `load` uses `discover`; …"."""
     sentence = re.search(r"Within a row, (.*?)\.\s", section(), re.DOTALL)[1]
     uses = set()
-    for part in re.split(r";|, and", sentence):
+    for part in re.split(r";|, and", " ".join(sentence.split())):
         users, used = part.split(" use", 1)
         for user in re.findall(r"`(\w+)`", users):
             uses |= {(user, name) for name in re.findall(r"`(\w+)`", used)}
