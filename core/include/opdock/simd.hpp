@@ -162,7 +162,8 @@ HWY_INLINE void store(D d, V value, BFloat16* to) {
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   auto out = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
-  const auto is_nan = hn::RebindMask(du, hn::Ne(value, value));
+  // Highway 1.0.3's Ne() is false for NaN on AVX2 and AVX-512 (_CMP_NEQ_OQ).
+  const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(value, value)));
   store_low_half(d, hn::IfThenElse(is_nan, hn::Set(du, 0x7fc0u), out), &to->bits);
 }
 
