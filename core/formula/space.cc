@@ -76,33 +76,32 @@ void check_reductions(const Graph& graph, const std::vector<Operand>& inputs, in
 
 std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Operand>& inputs) {
   std::vector<int64_t> shape;
-  const Operand* from = nullptr;
-  size_t from_index = 0;
+  std::vector<size_t> from;  // for each dimension, the input that it is from
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Operand& input = inputs[i];
     const auto rank = static_cast<size_t>(input.rank);
-    if (rank > shape.size()) shape.insert(shape.begin(), rank - shape.size(), 1);
+    const std::string name = "\"" + graph.inputs()[i].name + "\"";
+    if (input.rank > kMaxDims)
+      throw Error(name + ": found " + std::to_string(input.rank) + " dimensions, wanted at most " +
+                  std::to_string(kMaxDims));
+    if (rank > shape.size()) {
+      from.insert(from.begin(), rank - shape.size(), i);
+      shape.insert(shape.begin(), rank - shape.size(), 1);
+    }
     for (size_t d = 0; d < rank; ++d) {
       const int64_t size = input.shape[d];
-      int64_t& all = shape[shape.size() - rank + d];
-      if (all == 1) {
-        all = size;
-      } else if (size != 1 && size != all) {
-        throw Error("\"" + graph.inputs()[i].name + "\": found the shape " +
-                    to_text(input.shape, input.rank) + ", wanted one that can be broadcast with " +
-                    (from == nullptr ? to_text(shape.data(), static_cast<int>(shape.size()))
-                                     : to_text(from->shape, from->rank) + " of \"" +
-                                           graph.inputs()[from_index].name + "\""));
+      const size_t at = shape.size() - rank + d;
+      if (size == 1 || size == shape[at]) continue;
+      if (shape[at] != 1) {
+        const Operand& other = inputs[from[at]];
+        throw Error(name + ": found the shape " + to_text(input.shape, input.rank) +
+                    ", wanted one that can be broadcast with " + to_text(other.shape, other.rank) +
+                    " of \"" + graph.inputs()[from[at]].name + "\"");
       }
-    }
-    if (from == nullptr || input.rank > from->rank) {
-      from = &input;
-      from_index = i;
+      shape[at] = size;
+      from[at] = i;
     }
   }
-  if (shape.size() > static_cast<size_t>(kMaxDims))
-    throw Error("found " + std::to_string(shape.size()) + " dimensions, wanted at most " +
-                std::to_string(kMaxDims));
   return shape;
 }
 
