@@ -1,0 +1,46 @@
+// Runs a graph on the CPU, in blocks of values that stay in the first-level cache, without a
+// compiler.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "formula/graph.h"
+#include "formula/space.h"
+
+namespace opdock::formula {
+
+struct CpuProgram;
+
+// Floats are computed in float32 or float64; each float32 function is accurate to 2 units in the
+// last place, each float64 function as libm's. Integers wrap; dividing one by 0 gives 0. Numbers
+// that an integer type cannot hold become arbitrary integers. The rows of sums and products are
+// added up in float64. An empty row has the sum 0, the product 1, the mean NaN, the largest number
+// -infinity (of integers, the smallest of int64) and the index 0.
+class Interpreter {
+ public:
+  explicit Interpreter(const Graph& graph);
+
+  // Returns how many pieces of work a call has, and how many are worth waking a thread for: what
+  // opdock::Call::parallel_for() takes. A row with reductions is one piece, a long row without them
+  // is several.
+  int64_t pieces(const Space& space) const;
+  int64_t grain(const Space& space) const;
+
+  // Computes pieces begin … end - 1 of a call. Several threads may do so at the same time.
+  //
+  // space: by make_space(), from this graph. inputs, results: where the tensors' elements begin; a
+  // result may be the memory of an input, at the same positions. scalars: the numbers of the
+  // graph's scalars, floats in `real`, integers and bools in `integer`.
+  void run(const Space& space, const void* const* inputs, void* const* results,
+           const Value* scalars, int64_t begin, int64_t end) const;
+
+ private:
+  bool has_reductions_ = false;
+  // For rows of any length; for those that fit a buffer, which keeps values from one pass to the
+  // next; and for short rows without reductions, several of which are computed together.
+  std::shared_ptr<const CpuProgram> long_, kept_, flat_;
+};
+
+}  // namespace opdock::formula

@@ -1,0 +1,124 @@
+// Operations on integers and bools.
+// SPDX-License-Identifier: Apache-2.0
+#include "formula/kernels/loops.h"
+
+namespace opdock::formula::OPDOCK_SIMD_LEVEL {
+namespace {
+
+using I = int64_t;
+using U = uint64_t;
+
+// Arithmetic of unsigned numbers wraps.
+inline I negative(I a) {
+  return static_cast<I>(U(0) - static_cast<U>(a));
+}
+// Division by 0 gives 0, and the only quotient that does not fit wraps.
+inline I quotient(I a, I b) {
+  return b == 0 ? 0 : b == -1 ? negative(a) : a / b;
+}
+inline I rest(I a, I b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
+inline I floor_divide(I a, I b) {
+  const I r = rest(a, b);
+  return quotient(a, b) - (r != 0 && (r < 0) != (b < 0));
+}
+inline I remainder(I a, I b) {
+  const I r = rest(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+// As in PyTorch: a negative power is 0, but that of 1 and -1.
+inline I pow(I a, I b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
+  U power = 1, square = static_cast<U>(a);
+  for (; b > 0; b /= 2, square *= square)
+    if (b % 2 != 0) power *= square;
+  return static_cast<I>(power);
+}
+// As in PyTorch: shifting by more bits than there are, or by fewer than 0, leaves 0 or the sign.
+// The program wraps the result to its type.
+inline I shift_left(I a, I b) {
+  return b < 0 || b > 63 ? 0 : static_cast<I>(static_cast<U>(a) << b);
+}
+inline I shift_right(I a, I b) {
+  return a >> (b < 0 || b > 63 ? 63 : b);
+}
+
+}  // namespace
+
+void add_integers(Kernels* kernels) {
+  const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, Kind::kInteger) = kernel; };
+#define OPDOCK_INTEGER(code, expression) \
+  set(Code::code, each1<I, I, decltype([](I a) -> I { return expression; })>);
+  OPDOCK_INTEGER(kNegative, negative(a))
+  OPDOCK_INTEGER(kAbs, a < 0 ? negative(a) : a)
+  OPDOCK_INTEGER(kSign, (a > 0) - (a < 0))
+  OPDOCK_INTEGER(kRelu, a < 0 ? 0 : a)
+  OPDOCK_INTEGER(kBitwiseNot, ~a)
+#undef OPDOCK_INTEGER
+#define OPDOCK_INTEGER(code, expression) \
+  set(Code::code, each2<I, I, decltype([](I a, I b) -> I { return expression; })>);
+  OPDOCK_INTEGER(kAdd, static_cast<I>(static_cast<U>(a) + static_cast<U>(b)))
+  OPDOCK_INTEGER(kSub, static_cast<I>(static_cast<U>(a) - static_cast<U>(b)))
+  OPDOCK_INTEGER(kMul, static_cast<I>(static_cast<U>(a) * static_cast<U>(b)))
+  OPDOCK_INTEGER(kFloorDivide, floor_divide(a, b))
+  OPDOCK_INTEGER(kRemainder, remainder(a, b))
+  OPDOCK_INTEGER(kFmod, rest(a, b))
+  OPDOCK_INTEGER(kPow, formula::OPDOCK_SIMD_LEVEL::pow(a, b))
+  OPDOCK_INTEGER(kMaximum, a > b ? a : b)
+  OPDOCK_INTEGER(kMinimum, a < b ? a : b)
+  OPDOCK_INTEGER(kClampMin, a > b ? a : b)
+  OPDOCK_INTEGER(kClampMax, a < b ? a : b)
+  OPDOCK_INTEGER(kBitwiseAnd, a & b)
+  OPDOCK_INTEGER(kBitwiseOr, a | b)
+  OPDOCK_INTEGER(kBitwiseXor, a ^ b)
+  OPDOCK_INTEGER(kShiftLeft, shift_left(a, b))
+  OPDOCK_INTEGER(kShiftRight, shift_right(a, b))
+#undef OPDOCK_INTEGER
+#define OPDOCK_COMPARE(code, op) \
+  set(Code::code, each2<int32_t, I, decltype([](I a, I b) { return -int32_t(a op b); })>);
+  OPDOCK_COMPARE(kEqual, ==)
+  OPDOCK_COMPARE(kNotEqual, !=)
+  OPDOCK_COMPARE(kLess, <)
+  OPDOCK_COMPARE(kLessEqual, <=)
+  OPDOCK_COMPARE(kGreater, >)
+  OPDOCK_COMPARE(kGreaterEqual, >=)
+#undef OPDOCK_COMPARE
+  set(Code::kSignbit, each1<int32_t, I, decltype([](I a) { return -int32_t(a < 0); })>);
+  set(Code::kWhere, [](void* out, const Source* args, int64_t n) {
+    Reader<int32_t> mask(args[0], kStride);
+    Reader<I> a(args[1], kStride), b(args[2], kStride);
+    I* to = static_cast<I*>(out);
+    for (int64_t i = 0; i < n; i += kStride, mask.next(), a.next(), b.next(), to += kStride) {
+#pragma GCC ivdep
+      for (int64_t k = 0; k < kStride; ++k) to[k] = mask.at[k] != 0 ? a.at[k] : b.at[k];
+    }
+  });
+
+  // Of bools, which are masks. The smaller of two bools is the larger mask.
+  const auto set_bool = [&](Code code, Kernel kernel) {
+    entry(kernels, code, Kind::kBool) = kernel;
+  };
+  using B = int32_t;
+  const Kernel invert = each1<B, B, decltype([](B a) { return ~a; })>;
+  set_bool(Code::kLogicalNot, invert);
+  set_bool(Code::kBitwiseNot, invert);
+#define OPDOCK_BOOL(code, expression) \
+  set_bool(Code::code, each2<B, B, decltype([](B a, B b) -> B { return expression; })>);
+  OPDOCK_BOOL(kLogicalAnd, a & b)
+  OPDOCK_BOOL(kLogicalOr, a | b)
+  OPDOCK_BOOL(kLogicalXor, a ^ b)
+  OPDOCK_BOOL(kBitwiseAnd, a & b)
+  OPDOCK_BOOL(kBitwiseOr, a | b)
+  OPDOCK_BOOL(kBitwiseXor, a ^ b)
+  OPDOCK_BOOL(kEqual, ~(a ^ b))
+  OPDOCK_BOOL(kNotEqual, a ^ b)
+  OPDOCK_BOOL(kLess, ~a & b)
+  OPDOCK_BOOL(kLessEqual, ~a | b)
+  OPDOCK_BOOL(kGreater, a & ~b)
+  OPDOCK_BOOL(kGreaterEqual, a | ~b)
+#undef OPDOCK_BOOL
+  set_bool(Code::kWhere, each3<B, decltype([](B c, B a, B b) { return (c & a) | (~c & b); })>);
+}
+
+}  // namespace opdock::formula::OPDOCK_SIMD_LEVEL

@@ -1,0 +1,236 @@
+// Functions of vectors, for one instruction set level. NaN gives NaN.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "formula/kernels/loops.h"
+
+namespace opdock::formula::OPDOCK_SIMD_LEVEL {
+
+template <class D, class V, class T, size_t N>
+HWY_INLINE V polynomial(D d, V x, const T (&coefficients)[N]) {
+  V value = hn::Set(d, coefficients[N - 1]);
+  for (size_t i = N - 1; i > 0; --i) value = hn::MulAdd(value, x, hn::Set(d, coefficients[i - 1]));
+  return value;
+}
+
+// Returns x, but at least low and at most high; NaN for NaN.
+template <class D, class V>
+HWY_INLINE V limit(D d, V x, hn::TFromD<D> low, hn::TFromD<D> high) {
+  const V least = hn::Set(d, low), most = hn::Set(d, high);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  return hn::Max(least, hn::Min(most, x));  // x86 returns the second operand if one is NaN
+#else
+  x = hn::IfThenElse(hn::Lt(x, least), least, x);
+  return hn::IfThenElse(hn::Gt(x, most), most, x);
+#endif
+}
+
+// 2^k of floats as two factors, because 2^k itself may be no normal number. k, from -158 to 129, is
+// in the low bits of `shifted`, to which 1.5 * 2^23 was added.
+template <class V>
+HWY_INLINE void split_power(FloatTag d, V shifted, V* first, V* second) {
+  const hn::Rebind<int32_t, FloatTag> di;
+  const auto k = hn::Sub(hn::BitCast(di, shifted), hn::Set(di, 0x4b400000));
+  const auto half = hn::ShiftRight<1>(k), bias = hn::Set(di, 127);
+  *first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  *second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(k, half), bias)));
+}
+
+// e^r for |r| <= log(2)/2 with a relative error of 4e-9, and 2^r for |r| <= 1/2 with 3e-9.
+inline constexpr float kExp[] = {1.0f,           1.0f,          0x1.fffffcp-2f, 0x1.555492p-3f,
+                                 0x1.5558f2p-5f, 0x1.123a2p-7f, 0x1.6a23dp-10f};
+inline constexpr float kExp2[] = {1.0f,           0.693147182f,   0.240226462f,   0.0555032864f,
+                                  0.00961848907f, 0.00133999379f, 0.000153458284f};
+
+// Returns e^x of floats divided by *factor, so that the product is rounded once. x from -110 to 89.
+template <class V>
+HWY_INLINE V split_exp(FloatTag d, V x, V* factor) {
+  const V shift = hn::Set(d, 12582912.0f);  // 1.5 * 2^23: the sum is rounded to an integer
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift), k = hn::Sub(shifted, shift);
+  // log(2) in two parts, the first of which has 15 bits, so that its product is exact.
+  const V high = hn::NegMulAdd(k, hn::Set(d, 0x1.62e4p-1f), x);
+  const V r = hn::NegMulAdd(k, hn::Set(d, 0x1.7f7d1cp-20f), high);
+  V first;
+  split_power(d, shifted, &first, factor);
+  return hn::Mul(polynomial(d, r, kExp), first);
+}
+// e^x of floats, within 1 unit in the last place.
+template <class V>
+HWY_INLINE V exp(FloatTag d, V x) {
+  V factor;  // e^-104 rounds to 0, e^89 to infinity
+  const V part = split_exp(d, limit(d, x, -104.0f, 89.0f), &factor);
+  return hn::Mul(part, factor);
+}
+template <class V>
+HWY_INLINE V exp2(FloatTag d, V x) {
+  x = limit(d, x, -150.0f, 129.0f);
+  const V shift = hn::Set(d, 12582912.0f), shifted = hn::Add(x, shift);
+  V first, second;
+  split_power(d, shifted, &first, &second);
+  const V power = polynomial(d, hn::Sub(x, hn::Sub(shifted, shift)), kExp2);
+  return hn::Mul(hn::Mul(power, first), second);
+}
+
+// What follows computes floats in double. The errors are far below half a unit in float's last
+// place.
+
+// 2^r for |r| <= 1/2 with an error of 6e-11; erf(z) / z in z^2, z <= 1, with 4e-11; and
+// erfc(z) e^(z^2) / r in r = 1 / (1 + 0.4 z), 1 <= z <= 10.2, with 4e-10.
+inline constexpr double kWideExp2[] = {
+    0.9999999999595618,   0.6931471805568324,    0.24022651213498092,    0.055504109063258665,
+    0.009618025613318034, 0.0013333478473685416, 0.00015469729214118296, 1.5303700711365693e-05};
+inline constexpr double kErf[] = {
+    1.1283791670615435,   -0.3761263846802871,    0.11283782495236845,    -0.026865430727670243,
+    0.005221031807858023, -0.0008484080405535107, 0.00011265959025606609, -9.667044571486996e-06};
+inline constexpr double kErfc[] = {0.2256812646826288,  0.2255351537999796,   0.2092059998565758,
+                                   0.1613491114979842,  0.1624889245455471,   -0.038596340203092265,
+                                   0.18948641630090482, -0.17174837646558175, 0.0275524530226438,
+                                   0.009091927068095645};
+
+// e^x, of x limited to +-200: beyond that, floats are infinite or 0.
+template <class V>
+HWY_INLINE V wide_exp(DoubleTag d, V x) {
+  x = limit(d, x, -200.0, 200.0);
+  const V log2e = hn::Set(d, 1.4426950408889634), shift = hn::Set(d, 6755399441055744.0);
+  const V shifted = hn::MulAdd(x, log2e, shift), k = hn::Sub(shifted, shift);
+  const V power = polynomial(d, hn::MulSub(x, log2e, k), kWideExp2);
+  const hn::Rebind<int64_t, DoubleTag> di;
+  return hn::BitCast(d,
+                     hn::Add(hn::BitCast(di, power), hn::ShiftLeft<52>(hn::BitCast(di, shifted))));
+}
+
+template <class V>
+HWY_INLINE V wide_log(DoubleTag d, V x) {
+  const V zero = hn::Zero(d), infinity = hn::Set(d, HUGE_VAL);
+  const V log = hn::IfThenElse(hn::Lt(x, infinity), hn::Log(d, x), x);  // NaN and infinity stay
+  const V least = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), hn::Set(d, double(NAN)));
+  return hn::IfThenElse(hn::Le(x, zero), least, log);
+}
+// log(1 + x).
+template <class V>
+HWY_INLINE V wide_log1p(DoubleTag d, V x) {
+  const V one = hn::Set(d, 1.0), sum = hn::Add(one, x);
+  // The sum was rounded; what was lost is added to the logarithm.
+  const V lost = hn::Div(hn::Sub(x, hn::Sub(sum, one)), sum);
+  const V log = wide_log(d, sum);
+  const auto counts = hn::And(hn::Gt(x, hn::Set(d, -1.0)), hn::Lt(x, hn::Set(d, 1e9)));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(log, hn::IfThenElseZero(counts, lost)));
+}
+template <class V>
+HWY_INLINE V wide_expm1(DoubleTag d, V x) {
+  // The error of wide_exp() counts where 1 is nearly all of it.
+  static constexpr double kSmall[] = {1.0,       1.0 / 2,   1.0 / 6,   1.0 / 24,
+                                      1.0 / 120, 1.0 / 720, 1.0 / 5040};
+  const V near = hn::Mul(x, polynomial(d, x, kSmall));
+  const V far = hn::Sub(wide_exp(d, x), hn::Set(d, 1.0));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.2)), near, far);
+}
+template <class V>
+HWY_INLINE V wide_tanh(DoubleTag d, V x) {
+  const V a = hn::Abs(x), z = wide_expm1(d, hn::Add(a, a));
+  return hn::CopySign(hn::Div(z, hn::Add(z, hn::Set(d, 2.0))), x);
+}
+
+// erfc(z) for z >= 1.
+template <class V>
+HWY_INLINE V wide_erfc_tail(DoubleTag d, V z) {
+  const V one = hn::Set(d, 1.0);
+  const V r = hn::Div(one, hn::MulAdd(z, hn::Set(d, 0.4), one));
+  return hn::Mul(hn::Mul(wide_exp(d, hn::Neg(hn::Mul(z, z))), r), polynomial(d, r, kErfc));
+}
+template <class V>
+HWY_INLINE V wide_erf(DoubleTag d, V x) {
+  const V a = hn::Abs(x), one = hn::Set(d, 1.0);
+  const V near = hn::Mul(x, polynomial(d, hn::Mul(x, x), kErf));
+  const V far = hn::CopySign(hn::Sub(one, wide_erfc_tail(d, a)), x);
+  return hn::IfThenElse(hn::Lt(a, one), near, far);
+}
+template <class V>
+HWY_INLINE V wide_erfc(DoubleTag d, V x) {
+  const V a = hn::Abs(x), one = hn::Set(d, 1.0);
+  const V near = hn::NegMulAdd(x, polynomial(d, hn::Mul(x, x), kErf), one);
+  const V tail = wide_erfc_tail(d, a);
+  const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), tail), tail);
+  return hn::IfThenElse(hn::Lt(a, one), near, far);
+}
+template <class V>
+HWY_INLINE V wide_gelu(DoubleTag d, V x) {
+  const V half = hn::Mul(x, hn::Set(d, 0.5));
+  return hn::Mul(half, wide_erfc(d, hn::Mul(x, hn::Set(d, -0.7071067811865476))));
+}
+// x / (1 + e^y), where y grows with -x; NaN for -infinity, as infinity / infinity is.
+template <class V>
+HWY_INLINE V divide_by_power(DoubleTag d, V x, V y) {
+  const V sum = hn::Add(wide_exp(d, y), hn::Set(d, 1.0));
+  const V infinity = hn::Set(d, HUGE_VAL);
+  return hn::Div(x, hn::IfThenElse(hn::Eq(y, infinity), infinity, sum));
+}
+// x times the sigmoid of sqrt(8 / pi) (x + 0.044715 x^3).
+template <class V>
+HWY_INLINE V wide_gelu_tanh(DoubleTag d, V x) {
+  const V slope =
+      hn::MulAdd(hn::Mul(x, x), hn::Set(d, -0.07135481282052434), hn::Set(d, -1.5957691216057308));
+  return divide_by_power(d, x, hn::Mul(x, slope));
+}
+
+// 1 / (1 + e^-x) and x times that, by z = e^-|x|, so that nothing overflows and small results keep
+// their digits.
+#if HWY_NATIVE_FMA
+// Returns value / (1 + z), rounded once, for 0 <= z <= 1.
+template <class V>
+HWY_INLINE V divide_by_more(FloatTag d, V value, V z) {
+  const V one = hn::Set(d, 1.0f), sum = hn::Add(one, z), lost = hn::Sub(z, hn::Sub(sum, one));
+  const V quotient = hn::Div(value, sum);
+  // What the quotient leaves of the value, of which the rounding of the sum is a part. It is NaN
+  // for an infinite quotient, which is right already.
+  const V rest = hn::NegMulAdd(quotient, lost, hn::NegMulAdd(quotient, sum, value));
+  // About 1 / (1 + z): the rest is small.
+  const V inverse = hn::NegMulAdd(z, hn::Set(d, 0.5f), one);
+  const V better = hn::MulAdd(rest, inverse, quotient);
+  return hn::IfThenElse(hn::Lt(hn::Abs(rest), hn::Set(d, 1e30f)), better, quotient);
+}
+template <class V>
+HWY_INLINE V sigmoid(FloatTag d, V x) {
+  const V z = exp(d, hn::Neg(hn::Abs(x)));
+  return divide_by_more(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), z, hn::Set(d, 1.0f)), z);
+}
+template <class V>
+HWY_INLINE V silu(FloatTag d, V x) {
+  V factor;
+  const V part = split_exp(d, limit(d, hn::Neg(hn::Abs(x)), -110.0f, 0.0f), &factor);
+  // Below -110 the result rounds to 0, and the product must not have the limit's power.
+  const auto counts = hn::Not(hn::Lt(x, hn::Set(d, -110.0f)));
+  const V small = hn::Mul(hn::Mul(x, hn::IfThenElseZero(counts, part)), factor);
+  const V value = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), small, x);
+  return divide_by_more(d, value, hn::Mul(part, factor));
+}
+#else
+template <class V>
+HWY_INLINE V wide_sigmoid(DoubleTag d, V x) {
+  return hn::Div(hn::Set(d, 1.0), hn::Add(hn::Set(d, 1.0), wide_exp(d, hn::Neg(x))));
+}
+template <class V>
+HWY_INLINE V wide_silu(DoubleTag d, V x) {
+  return divide_by_power(d, x, hn::Neg(x));
+}
+// Without fused multiplication, both are accurate enough only in double.
+template <class V, class F>
+HWY_INLINE V in_halves(FloatTag d, V x, const F& function) {
+  const DoubleTag wide;
+  float lane[kStride];
+  hn::StoreU(x, d, lane);
+  for (size_t i = 0; i < hn::Lanes(d); i += hn::Lanes(wide))
+    store_wide(function(wide, load_wide(lane + i)), lane + i);
+  return hn::LoadU(d, lane);
+}
+template <class V>
+HWY_INLINE V sigmoid(FloatTag d, V x) {
+  return in_halves(d, x, [](auto wide, auto half) HWY_ATTR { return wide_sigmoid(wide, half); });
+}
+template <class V>
+HWY_INLINE V silu(FloatTag d, V x) {
+  return in_halves(d, x, [](auto wide, auto half) HWY_ATTR { return wide_silu(wide, half); });
+}
+#endif
+
+}  // namespace opdock::formula::OPDOCK_SIMD_LEVEL
