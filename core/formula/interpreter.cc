@@ -209,7 +209,7 @@ class Runner {
 
   // Computes pieces begin … end - 1.
   void run(int64_t begin, int64_t end) {
-    for (const int32_t i : program_.once) compute_uniform(i, 0);
+    for (const int32_t i : program_.once) compute_uniform(i, Cursor(space_, 0), 0);
     if (program_.passes.size() == 1) begin_pass(program_.passes[0]);
     if (program_.is_flat) return run_flat(begin, end);
     const int64_t per_row = pieces_of_row(space_, program_.numbers.has_reductions);
@@ -233,7 +233,7 @@ class Runner {
     const size_t count = program_.passes.size();
     for (size_t p = 0; p < count; ++p) {
       const Pass& pass = program_.passes[p];
-      for (const int32_t i : pass.before) compute_uniform(i, row);
+      for (const int32_t i : pass.before) compute_uniform(i, cursor, row);
       if (count > 1) begin_pass(pass);
       for (const int32_t i : pass.reductions)
         totals_[static_cast<size_t>(i)] = first_total(at(i), at(at(i).args[0]).kind);
@@ -250,7 +250,7 @@ class Runner {
         fill(at(i).kind, memory(i),
              finished(at(i), totals_[static_cast<size_t>(i)], space_.columns), kStride);
     }
-    for (const int32_t i : program_.after) compute_uniform(i, row);
+    for (const int32_t i : program_.after) compute_uniform(i, cursor, row);
     for (const size_t r : program_.row_stores) store(r, cursor.result(r), 0, 1);
   }
 
@@ -282,12 +282,15 @@ class Runner {
     registers_ = slots_;
   }
 
-  void compute_uniform(int32_t i, int64_t row) {
+  void compute_uniform(int32_t i, const Cursor& cursor, int64_t row) {
     const Number& number = at(i);
     void* const out = memory(i);
     switch (number.what) {
       case What::kInput:
-        load(number, out, inputs_[number.index], 1);
+        load(number, out,
+             static_cast<const char*>(inputs_[number.index]) +
+                 cursor.input(number.index) * formula::size_of(number.type),
+             1);
         spread(number.kind, out, kStride);
         break;
       case What::kScalar:
