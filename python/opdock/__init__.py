@@ -38,12 +38,17 @@ from opdock._runtime import configure, manual_seed
 
 TYPE_CHECKING = False  # as typing.TYPE_CHECKING, without importing typing
 if TYPE_CHECKING:
+    from opdock._fuse import Fused, fuse
     from opdock._reference import reference
 
 __version__ = _version()
 
 
 def __getattr__(name):
+    if name in ("Fused", "fuse"):
+        from opdock import _fuse
+
+        return getattr(_fuse, name)
     if name == "reference":
         from opdock._reference import reference
 
@@ -63,6 +68,7 @@ __all__ = [
     "DeviceLostError",
     "FallbackWarning",
     "Function",
+    "Fused",
     "Generator",
     "IncompatibleError",
     "InternalError",
@@ -83,6 +89,7 @@ __all__ = [
     "doctor",
     "explain",
     "formula",
+    "fuse",
     "inspect",
     "inspect_diff",
     "load",
