@@ -6,11 +6,11 @@ import inspect
 import sys
 import threading
 
-from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError, UnsupportedError
+from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError
 from opdock._fuse_libraries import Numpy, Torch, library_of
 from opdock._fuse_plan import Plan
 from opdock._fuse_proxies import Array, Number
-from opdock._fuse_trace import DTYPES, NAMESPACE, Tracer
+from opdock._fuse_trace import DTYPES, NAMESPACE, Place, Tracer
 
 _MAX_PLANS = 1000  # of one function: its formulas are never freed
 
@@ -124,7 +124,16 @@ class Fused:
         except BaseException as error:
             tracer.is_open = False
             # A library may refuse a stand-in for a number; the number itself it may take.
-            if is_plain or isinstance(error, OpdockError) or not isinstance(error, Exception):
+            if isinstance(error, OpdockError) or not isinstance(error, Exception):
+                raise
+            if is_plain and library.name == "jax" and isinstance(error, (TypeError, ValueError)):
+                raise InvalidArgumentError(
+                    f"fuse: {self._name}: found a call that takes no stand-in for a JAX array, "
+                    "wanted operators, methods and NumPy's functions; write numpy.exp(x) instead "
+                    "of "
+                    f"jax.numpy.exp(x)\n  {Place(error)}"
+                ) from error
+            if is_plain:
                 raise
         return self._trace(library, args, kwargs, flat, True)
 
@@ -179,11 +188,6 @@ def _flattener(x):
 
 
 def _flatten_torch(x, flat, key):
-    if x.requires_grad and sys.modules["torch"].is_grad_enabled():
-        raise UnsupportedError(
-            "fuse: found a tensor that requires grad, wanted one that does not, because fused "
-            "functions have no gradients yet; call it under torch.no_grad(), or pass x.detach()"
-        )
     flat.append(x)
     key += (x.dtype, x.ndim)
 
@@ -289,8 +293,8 @@ def fuse(function=None):
 
     Any thread; a function that raises leaves nothing behind. Raises InvalidArgumentError for what
     cannot be traced, with the line of the function: uses of an array's values in Python, such as
-    `if x > 0` (use where()), functions that are not known, changes of arguments in place; and
-    UnsupportedError for tensors that require grad, as there are no gradients yet.
+    `if x > 0` (use where()), functions that are not known, changes of arguments in place. torch's
+    autograd records calls with tensors that require grad; derivatives of second order are refused.
     """
     if function is None:
         return fuse

@@ -100,6 +100,11 @@ _REDUCTIONS = {
 _REDUCTIONS = {name: row for names, row in _REDUCTIONS.items() for name in names.split()}
 
 
+#: Python's names of operators, and names that torch's methods have inside.
+OPERATORS = {"truediv", "floordiv", "mod", "and", "or", "xor", "lshift", "rshift", "invert", "pos",
+             "getitem", "rsub"}  # fmt: skip
+
+
 def names():
     """Returns the names of all functions and methods that fuse() knows, sorted."""
     return sorted({*_FORMS, *_HANDLERS, *_REDUCTIONS})
@@ -289,7 +294,14 @@ def _round(one, x, decimals=0):
 def _where(one, x, y=None, z=None):
     if y is None or z is None:
         one.tracer.refuse("where() of one argument", "three", "its result's size depends on values")
-    return one.emit("where({0}, {1}, {2})", "where", (x, y, z))
+    sample = one.sample()
+    form = "where({0}, {1}, {2})"
+    is_number = [not isinstance(value, Array) or value._open().is_literal for value in (y, z)]
+    if all(is_number) and one.tracer.dtype_of(sample) == "float64":
+        # A formula would choose between two numbers of float32.
+        form = "where({0}, logical_or({0}, True).to(float64) * {1}, {2})"
+        return one.tracer.emit(form, "wide where", (x, y, z), sample)
+    return one.tracer.emit(form, "where", (x, y, z), sample)
 
 
 @_handler("masked_fill")

@@ -63,7 +63,8 @@ class _Attributes(Array):
         if name.startswith("__"):
             raise AttributeError(f"an array inside of opdock.fuse has no attribute {name!r}")
         found = getattr(self._open().sample, name, None)
-        if found is None:
+        # JAX asks for attributes of its own before it refuses a stand-in.
+        if found is None or (not callable(found) and self._tracer.library.name == "jax"):
             raise AttributeError(f"{self._tracer.library.name} arrays have no attribute {name!r}")
         if not callable(found):
             self._refuse(f"the attribute {name!r} of an array", "one that fuse knows",
@@ -147,13 +148,6 @@ class NumpyArray(_Attributes):
 
     def __array__(self, *args, **kwargs):
         self._no_value("numpy.asarray()")
-
-    def __jax_array__(self):
-        self._refuse(
-            "a function of jax.numpy",
-            "operators, methods or NumPy's functions, which can be traced",
-            "write numpy.exp(x) instead of jax.numpy.exp(x)",
-        )
 
 
 class TorchArray(_Attributes):

@@ -108,7 +108,8 @@ def _spread(node, operand):
     """Returns a node for the same numbers that is broadcast with an argument as well."""
     form, dtype = "where({0} == {0}, {1}, {1})", node.dtype
     if node.is_literal:
-        form += f".to({dtype})"
+        ones = "logical_or({0}, True)"
+        form = f"{ones} & {{1}}" if dtype == "bool" else f"{ones}.to({dtype}) * {{1}}"
     args = ((operand, None), (node, None))
     return Node(form, args, dtype, node.level, node.dims, is_per_row=node.is_per_row, sample=None)
 
@@ -239,7 +240,8 @@ class Plan:
         if isinstance(x, Array):
             node = x._open()
             if node.operand is not None:
-                return node.operand.code
+                code = node.operand.code
+                return code[len("asarray(") : -1] if code.startswith("asarray(") else code
             known = self._known.setdefault(id(node), len(self._results))
             if known == len(self._results):
                 self._results.append(Result(self._tracer, node))

@@ -55,17 +55,30 @@ def promote(a, b):
 class Place:
     """A line of the traced function, for errors."""
 
-    def __init__(self):
-        frame = sys._getframe(1)
-        while frame.f_back is not None and _is_library(frame.f_code.co_filename):
-            frame = frame.f_back
-        self.file, self.line = frame.f_code.co_filename, frame.f_lineno
-        self.frame = frame
+    def __init__(self, error=None):
+        if error is None:
+            frame = sys._getframe(1)
+            while frame.f_back is not None and _is_library(frame.f_code.co_filename):
+                frame = frame.f_back
+            line = frame.f_lineno
+        else:  # where the exception left the function
+            steps = [
+                step for step in _steps(error) if not _is_library(step.tb_frame.f_code.co_filename)
+            ]
+            frame, line = steps[-1].tb_frame, steps[-1].tb_lineno
+        self.file, self.line, self.frame = frame.f_code.co_filename, line, frame
 
     def __str__(self):
         text = linecache.getline(self.file, self.line, self.frame.f_globals).strip()
         where = f"{os.path.basename(self.file)}:{self.line}"
         return f"{where}: {text}" if text else where
+
+
+def _steps(error):
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
 
 
 def _is_library(file):
@@ -132,9 +145,9 @@ def literal(tracer, number):
     if isinstance(number, int):
         if not -(2**63) <= number < 2**63:
             tracer.refuse(f"the number {number}", "one that int64 holds", "convert it to a float")
-        text = repr(number) if number != -(2**63) else "-9223372036854775807 - 1"
+        text = str(int(number)) if number != -(2**63) else "-9223372036854775807 - 1"
     elif isinstance(number, float):
-        text = repr(number)
+        text = repr(float(number))
     else:
         tracer.refuse(f"the number {number!r}", "a real number", "compute with complex outside")
     return f"({text})" if text[0] == "-" else text
@@ -223,9 +236,9 @@ class Tracer:
         """Returns the stand-in for an elementwise value.
 
         form: its text, with "{0}" for operand 0. rule: how a formula finds the result's dtype
-        ("arithmetic", "float", "bits", "where", "compare" or "test"). operands: stand-ins and
-        numbers. sample: the library's result for samples. compute: for "compare" the dtype in which
-        operands are compared.
+        ("arithmetic", "float", "bits", "where", "wide where", "compare" or "test"). operands:
+        stand-ins and numbers. sample: the library's result for samples. compute: for "compare" the
+        dtype in which operands are compared.
         """
         operands = [self._operand(x, operands) for x in operands]
         arrays = self._lift([x for x in operands if isinstance(x, Node)])
@@ -259,7 +272,7 @@ class Tracer:
             return x._operand(), _NUMBERS[type(x._value)]
         text = literal(self, x)
         value = x.item() if hasattr(x, "item") else x
-        return text, _NUMBERS[type(value)]
+        return text, next(dtype for kind, dtype in _NUMBERS.items() if isinstance(value, kind))
 
     def _lift(self, nodes):
         """Returns {id(node): node to use instead}: next to one value for each row, an argument with
@@ -306,6 +319,8 @@ class Tracer:
     @staticmethod
     def _natural(rule, operands, casts=None):
         """Returns the dtype in which a formula computes, and the result's level."""
+        if rule == "wide where":
+            return "float64", operands[0].level
         types = []
         for i, x in enumerate(operands):
             if not isinstance(x, Node):
@@ -319,6 +334,8 @@ class Tracer:
         for one in types[2 if rule == "where" else 1 :]:
             out = promote(out, one)
         dtype = out[0]
+        if rule == "where" and types[0][1] and out == ("float64", NUMBER):
+            dtype = "float32"  # PyTorch's default dtype
         if rule == "float" and category(dtype) != 2:
             dtype = "float32" if level else "float64"
         return dtype, level

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests opdock.fuse against the same functions, run eagerly by NumPy and torch on the CPU."""
 
+import enum
 import math
 import sys
 import threading
@@ -102,6 +103,15 @@ def test_results_that_are_arguments_numbers_and_constants():
     assert found[1:8] == (3, 6, 7, None, "text", True, 2)
     assert fused(x, 4)[1:3] == (4, 8)
     assert len(fused.formulas()) == 1
+
+
+def test_numbers_of_other_classes():
+    class Size(enum.IntEnum):
+        TWO = 2
+
+    check(lambda x, n: x * n + Size.TWO, rows(), Size.TWO)
+    check(lambda x, n: (n, x * n), rows(), np.float64(0.5))
+    check(lambda x, n: n * x, rows(), np.array(0.5, np.float16))
 
 
 def test_containers():
@@ -257,10 +267,8 @@ def test_a_function_that_raises_leaves_nothing():
     same(fused(rows()), rows() + 1)
 
 
-def test_misaligned_memory():
-    raw = np.zeros(4 * 24 + 1, np.uint8)
-    x = raw[1:].view(np.float32).reshape(4, 6)
-    x[...] = rows()
+def test_memory_that_no_vector_is_aligned_to():
+    x = rows(25)[1:].reshape(4, 6)
     check(lambda x: x * 2 + 1, x)
 
 
@@ -306,6 +314,13 @@ def test_a_number_whose_value_is_used_is_part_of_the_pattern(function):
     for a in (1.0, 2.0, 3.0, 1.0):
         same(fused(rows(), a), function(rows(), a))
     assert len(fused._plans) == 1
+
+
+def test_zeros_of_both_signs_are_different_values():
+    fused = opdock.fuse(lambda x, a: np.copysign(x, float(a)))
+    for a in (0.0, -0.0, math.nan, 0.0):
+        same(fused(rows(), a), np.copysign(rows(), a))
+    assert len(fused.formulas()) == 3
 
 
 def test_only_numbers_whose_value_is_used_are():
@@ -451,6 +466,8 @@ def test_adam():
 
 def test_zeros_like_keeps_its_shape():
     check(lambda x, w: np.where(x > 0, x, np.zeros_like(x)), rows(), rows(6))
+    check(lambda x: (np.full_like(x, 0.1), np.where(x > 0, 0.1, -0.0)), rows(dtype=np.float64))
+    check(lambda x: np.ones_like(x, dtype=bool), rows())
     check(lambda x, w: (np.zeros_like(x) + w, np.ones_like(x), np.full_like(x, 3)), rows(), rows(6))
 
 
@@ -603,18 +620,14 @@ def test_torch_chunk_and_views(torch):
 
 
 def test_torch_grad(torch):
-    fused = opdock.fuse(lambda x: x * 2)
-    x = torch.ones(3, requires_grad=True)
+    fused = opdock.fuse(lambda x, bias: torch.nn.functional.gelu(x + bias) * 2)
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(fused, (x, bias))
     with torch.no_grad():
-        assert fused(x).tolist() == [2, 2, 2]
-    with pytest.raises(opdock.UnsupportedError) as error:
-        fused(x)
-    assert str(error.value) == (
-        "fuse: found a tensor that requires grad, wanted one that does not, because fused "
-        "functions "
-        "have no gradients yet; call it under torch.no_grad(), or pass x.detach()"
-    )
-    assert fused(x.detach()).tolist() == [2, 2, 2]
+        assert not fused(x, bias).requires_grad
+    with pytest.raises(opdock.UnsupportedError, match="a result that is written into a tensor"):
+        fused(x, bias, out=torch.empty(3, 4, dtype=torch.float64))
 
 
 # ---- errors
@@ -885,10 +898,37 @@ def test_jax_methods_and_operators():
     jax = pytest.importorskip("jax")
     x = jax.numpy.asarray(rows())
     fused = opdock.fuse(lambda x: (x * 2 - x.mean(-1, keepdims=True)).astype("bfloat16"))
-    assert str(fused(x).dtype) == "bfloat16"
+    found = fused(x)
+    assert isinstance(found, jax.Array) and str(found.dtype) == "bfloat16"
+    wanted = rows() * 2 - rows().mean(-1, keepdims=True)
+    np.testing.assert_allclose(np.asarray(found, np.float32), wanted, rtol=1e-2, atol=1e-2)
 
     def function(x):
         return jax.numpy.exp(x)
 
-    with pytest.raises(opdock.InvalidArgumentError, match="found a function of jax.numpy"):
+    with pytest.raises(opdock.InvalidArgumentError) as error:
         opdock.fuse(function)(x)
+    line = function.__code__.co_firstlineno + 1
+    assert str(error.value) == (
+        "fuse: function: found a call that takes no stand-in for a JAX array, wanted operators, "
+        "methods and NumPy's functions; write numpy.exp(x) instead of jax.numpy.exp(x)\n"
+        f"  {LINE}:{line}: return jax.numpy.exp(x)"
+    )
+
+
+def test_the_guide():
+    """Runs the guide's examples, and checks that it lists every function."""
+    import re
+
+    page = Path(__file__).parents[2] / "docs/guide/fuse.md"
+    text = page.read_text()
+    space = {}
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 4
+    for block in blocks:
+        exec(block, space)
+    listed = set(re.findall(r"\w+", text.partition("## What it knows")[2]))
+    import opdock._fuse_functions as functions
+
+    missing = {name.removeprefix("special_").rstrip("_") for name in functions.names()} - listed
+    assert not missing - functions.OPERATORS

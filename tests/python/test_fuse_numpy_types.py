@@ -212,7 +212,10 @@ def tensors(torch):
 def test_two_tensors(torch, tensors, name):
     function = getattr(torch, name)
     fused = opdock.fuse(lambda x, y: function(x, y))
+    divides = name in ("floor_divide", "remainder", "fmod")
     for a, b in itertools.product(tensors, tensors):
+        if divides and b == "bool":
+            continue  # by False
         torch_check(torch, fused, function, tensors[a], tensors[b].flip(-1))
         torch_check(torch, fused, function, tensors[a], tensors[b][0, 0])
 
