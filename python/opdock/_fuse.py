@@ -3,7 +3,6 @@
 
 import functools
 import inspect
-import sys
 import threading
 
 from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError
