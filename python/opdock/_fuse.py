@@ -5,6 +5,7 @@ import functools
 import inspect
 import threading
 
+from opdock import _fuse_functions
 from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError
 from opdock._fuse_libraries import Numpy, Torch, library_of
 from opdock._fuse_plan import Plan
@@ -117,7 +118,7 @@ class Fused:
         return Torch() if names[0] == "torch" else Numpy(names[0])
 
     def _trace(self, library, args, kwargs, flat, is_plain):
-        tracer = Tracer(self._name, library, flat, is_plain)
+        tracer = Tracer(self._name, library, flat, is_plain, _fuse_functions.call)
         try:
             return tracer, self._run(tracer, args, kwargs)
         except BaseException as error:

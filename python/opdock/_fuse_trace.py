@@ -157,12 +157,14 @@ class Tracer:
     """One run of a function on stand-ins.
 
     name: the function's, for errors. library: its arrays' (_fuse_libraries.py). flat: this call's
-    arguments. is_plain: numbers are given as Python's own, and all of them are facts. Used by one
-    thread.
+    arguments. is_plain: numbers are given as Python's own, and all of them are facts.
+    known_call(tracer, function, args, kwargs): what a call of a function comes to
+    (_fuse_functions.py). Used by one thread.
     """
 
-    def __init__(self, name, library, flat, is_plain):
+    def __init__(self, name, library, flat, is_plain, known_call):
         self.name, self.library, self.flat, self.is_plain = name, library, flat, is_plain
+        self.known_call = known_call
         self.operands = {}  # code -> Operand
         self.inputs = {}  # code -> Node, of arrays
         self.facts = {}  # code -> None: numbers whose value was used, in order
@@ -443,8 +445,6 @@ class Tracer:
 
     def call(self, function, args, kwargs):
         """Returns what a function of the library, an operator or a method comes to."""
-        from opdock import _fuse_functions
-
         for x in _leaves((args, kwargs)):
             if isinstance(x, Array):
                 x._open()
@@ -454,7 +454,7 @@ class Tracer:
                     "arrays that are arguments",
                     "pass it to the function",
                 )
-        return _fuse_functions.call(self, function, args, kwargs)
+        return self.known_call(self, function, args, kwargs)
 
 
 def size_code(dim):
