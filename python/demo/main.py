@@ -18,6 +18,7 @@ import opdock
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 if HAS_TORCH:
     import deepspeed_layer
+    import formula
     import torch
     import torch.nn.functional as F
     from encoder import MAX_TOKENS, Encoder
@@ -139,35 +140,45 @@ def run_layer():
     return deepspeed_layer.show(compare)
 
 
+def run_formula():
+    """Makes an op of a formula; returns its largest error."""
+    heading("4. A formula: a line of mathematics becomes an op with a gradient")
+    return formula.show("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def say_that_torch_is_missing():
     """Prints a note in place of the chapters that need torch."""
-    heading("2. A sentence encoder, and 3. DeepSpeed: skipped")
+    heading("2. A sentence encoder, 3. DeepSpeed, and 4. A formula: skipped")
     print("Found no torch, whose tensors they use; install it with `pip install torch`")
 
 
 def main():
     show_plugins()
-    difference, error, bar = 0.0, 0.0, 0.0
+    difference, error, bar, formula_error = 0.0, 0.0, 0.0, 0.0
     if HAS_TORCH:
         difference = run_model()
         error, bar = run_layer()
+        formula_error = run_formula()
     else:
         say_that_torch_is_missing()
-    heading("4. On demand: a source plugin is built on first use")
+    heading("5. On demand: a source plugin is built on first use")
     ondemand.show(os.environ["OPDOCK_BUILD_DIR"])
-    heading("5. What to try next")
+    heading("6. What to try next")
     print("""\
 ./dev opdock inspect build/plugins/softmax.so    what a plugin carries, read without loading it
 ./dev opdock explain softmax                     which plugin would serve an op, and why
 ./dev opdock doctor                              what this machine has, and what is missing
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
 docs/guide/write-a-plugin.md                     your own op in ten minutes
+docs/guide/fuse.md                               one kernel of a function over arrays
 docs/concepts/build-on-demand.md                 what happens if no plugin fits
 docs/reference/deepspeed.md                      an unmodified DeepSpeed on Opdock's plugins""")
     if not difference <= BAR:
         sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
     if not error <= bar:
         sys.exit(f"the layer's error is {error:.2e}, wanted at most {bar:.0e}")
+    if HAS_TORCH and not formula_error <= formula.BAR:
+        sys.exit(f"the formula's error is {formula_error:.2e}, wanted at most {formula.BAR:.0e}")
 
 
 if __name__ == "__main__":
