@@ -3,12 +3,11 @@
 
 import functools
 import inspect
-import threading
 
 from opdock import _fuse_functions
 from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError
 from opdock._fuse_libraries import Numpy, Torch, library_of
-from opdock._fuse_plan import Plan
+from opdock._fuse_plan import Plan, lock
 from opdock._fuse_proxies import Array, Number
 from opdock._fuse_trace import DTYPES, NAMESPACE, Place, Tracer
 
@@ -28,7 +27,6 @@ class Fused:
             self._signature = None
         self._takes_out = self._signature is not None and "out" in self._signature.parameters
         self._plans = {}  # pattern -> list of (facts, their code, {values: Plan})
-        self._lock = threading.Lock()  # guards changes of _plans
         self._count = 0
 
     def __call__(self, *args, **kwargs):
@@ -67,7 +65,7 @@ class Fused:
 
     def formulas(self):
         """Returns the formulas made so far, as a list of (schema, text): one for each kernel."""
-        with self._lock:
+        with lock():
             lists = [plans for known in self._plans.values() for _, _, plans in known]
             plans = [plan for one in lists for plan in one.values()]
         return list(dict.fromkeys(pair for plan in plans for pair in plan.formulas()))
@@ -82,7 +80,7 @@ class Fused:
         tracer.is_open = False
         values_of = _code_of(plan.facts)
         values = _keys(values_of(flat)) if plan.facts else ()
-        with self._lock:
+        with lock():
             if self._count >= _MAX_PLANS:
                 raise InvalidArgumentError(
                     f"fuse: {self._name}: found more than {_MAX_PLANS} patterns of arguments, "

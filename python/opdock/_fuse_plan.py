@@ -3,6 +3,7 @@
 work for one pattern of arguments."""
 
 import keyword
+import os
 import re
 import threading
 
@@ -17,6 +18,22 @@ _MAX_RESULTS = 32  # of one formula
 _MAX_NAME = 48
 _LIBRARIES = ("numpy", "torch", "jax", "jaxlib", "cupy", "ml_dtypes")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type, type(Ellipsis))
+
+
+_lock = threading.Lock()  # held for a few look-ups in the dicts of plans and kernels
+
+
+def lock():
+    """Returns the lock of the dicts of plans and kernels."""
+    return _lock
+
+
+def _renew_lock():
+    global _lock
+    _lock = threading.Lock()  # the thread that held it does not exist in a forked child
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def identifier(text, taken):
@@ -220,7 +237,6 @@ class Plan:
         rebuild = self._rebuild(value)
         self._rebuild_from = eval(f"lambda a, r: {rebuild}", {**NAMESPACE, "c": self._constants})
         self._is_single = rebuild == "r[0]"
-        self._lock = threading.Lock()
         self._kernels = {}  # groups of results -> list of _Kernel
         self.facts = tuple(tracer.facts)
         spaces = {x.space for x in self._results}
@@ -285,7 +301,7 @@ class Plan:
             for begin in range(0, len(part), _MAX_RESULTS):
                 numbers = part[begin : begin + _MAX_RESULTS]
                 made.append((numbers, _Kernel(self._tracer, [self._results[i] for i in numbers])))
-        with self._lock:
+        with lock():
             return self._kernels.setdefault(groups, made)
 
     def _groups(self, flat):
@@ -319,6 +335,6 @@ class Plan:
 
     def formulas(self):
         """Returns the pairs (schema, text) of the kernels that there are, each once."""
-        with self._lock:
+        with lock():
             kernels = [kernel for made in self._kernels.values() for _, kernel in made]
         return list(dict.fromkeys((kernel.schema, kernel.text) for kernel in kernels))
