@@ -47,7 +47,8 @@ const opdock_op op = {sizeof(opdock_op),
                       0,
                       plan,
                       nullptr,
-                      run};
+                      run,
+                      nullptr};
 const opdock_op* const ops[] = {&op};
 const opdock_plugin plugin = {sizeof(opdock_plugin),
                               OPDOCK_ABI_MAJOR,
