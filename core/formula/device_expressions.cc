@@ -53,10 +53,11 @@ bool is_small_integer(Type type) {
 // Returns a cast to the number type of `to`.
 std::string converted(const std::string& text, Type from, Type to) {
   if (to == Type::kBool) return "(" + text + " != 0)";
-  if (is_small_integer(to) && (from != to)) {
-    const std::string first = is_float(from) ? "static_cast<int64_t>(" + text + ")" : text;
+  if (is_small_integer(to) && from != to) {
+    const std::string first = is_float(from) ? "to_integer<int64_t>(" + text + ")" : text;
     return "static_cast<int32_t>(static_cast<" + element_type(to) + ">(" + first + "))";
   }
+  if (is_float(from) && is_integer(to)) return "to_integer<" + number_type(to) + ">(" + text + ")";
   if (number_type(from) == number_type(to)) return text;
   return "static_cast<" + number_type(to) + ">(" + text + ")";
 }
@@ -90,10 +91,14 @@ std::string number_type(Type type) {
 std::string constant_text(Type type, const Value& value) {
   if (type == Type::kBool) return value.integer != 0 ? "true" : "false";
   if (!is_float(type)) {
-    // The smallest number has no literal.
-    if (value.integer == INT64_MIN) return "(-9223372036854775807LL - 1)";
-    const std::string text = std::to_string(value.integer);
-    return type == Type::kInt64 ? "int64_t(" + text + "LL)" : text;
+    // The smallest numbers have no literals: -2147483648 would be an int64_t, which the functions
+    // of two int32_t do not take.
+    if (type != Type::kInt64)
+      return value.integer == INT32_MIN ? "(-2147483647 - 1)" : std::to_string(value.integer);
+    return "int64_t(" +
+           (value.integer == INT64_MIN ? "-9223372036854775807LL - 1"
+                                       : std::to_string(value.integer) + "LL") +
+           ")";
   }
   const bool is_double = type == Type::kFloat64;
   const std::string name = is_double ? "double" : "float";

@@ -70,6 +70,21 @@ OPDOCK_DEVICE double fma(double a, double b, double c) {
 }
 #undef OPDOCK_FORMULA_CALL
 
+// Converts a float to an integer. One that the type does not hold becomes the nearest number that
+// it does hold, and NaN becomes 0, as the instructions of GPUs do it; C++ leaves it open. That is
+// no fault of the caller's: the elements behind a row's end, which are never stored, may be NaN.
+template <class T, class Float>
+OPDOCK_DEVICE T to_integer(Float x) {
+#if defined(OPDOCK_SOFT)
+  constexpr T kMost = static_cast<T>((uint64_t{1} << (8 * sizeof(T) - 1)) - 1);
+  const Float beyond = static_cast<Float>(uint64_t{1} << (8 * sizeof(T) - 1));
+  if (x != x) return T(0);
+  if (x >= beyond) return kMost;
+  if (x < -beyond) return -kMost - 1;
+#endif
+  return static_cast<T>(x);
+}
+
 // Half to even.
 template <class T>
 OPDOCK_DEVICE T round(T x) {
@@ -267,7 +282,7 @@ struct UnsignedOf<int64_t> {
 OPDOCK_FORMULA_INTEGERS(int32_t)
 OPDOCK_FORMULA_INTEGERS(int64_t)
 #undef OPDOCK_FORMULA_INTEGERS
-// bits: of the operands' type. A count below 0, or of all bits and more, shifts all bits out.
+// Bits: of the operands' type. A count below 0, or of all bits and more, shifts all bits out.
 template <int Bits, class T>
 OPDOCK_DEVICE T shift_left(T a, T count) {
   using U = typename UnsignedOf<T>::type;
@@ -275,7 +290,8 @@ OPDOCK_DEVICE T shift_left(T a, T count) {
 }
 template <int Bits, class T>
 OPDOCK_DEVICE T shift_right(T a, T count) {
-  return a >> (count < 0 || count >= Bits ? T(Bits - 1) : count);
+  // T may have more bits than the operands: of a uint8_t nothing remains, of an int8_t the sign.
+  return a >> (count < 0 || count >= Bits ? T(8 * sizeof(T) - 1) : count);
 }
 
 }  // namespace opdock::formula
