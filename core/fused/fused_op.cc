@@ -143,6 +143,23 @@ void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_valu
   plan->state[0] = reinterpret_cast<uintptr_t>(&instance);
 }
 
+// Refuses a result that has one element for a row and is written over an input. Where their shapes
+// are equal, the input is read by all rows, some of which would find the result there.
+void check_reads(const Graph& graph, const std::vector<Operand>& inputs,
+                 const std::vector<Operand>& results) {
+  const std::vector<int64_t> shape = formula::broadcast_shape(graph, inputs);
+  for (const Operand& result : results) {
+    if (static_cast<size_t>(result.rank) == shape.size()) continue;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].data != result.data) continue;
+      throw formula::Error("\"" + graph.inputs()[i].name + "\": found a result of shape " +
+                           shape_text({result.shape, result.shape + result.rank}) +
+                           " that is written over it, but the formula's rows of shape " +
+                           shape_text(shape) + " all read it; pass a copy");
+    }
+  }
+}
+
 struct CpuWork {
   const FusedInstance& instance;
   const formula::Space& space;
@@ -174,6 +191,7 @@ opdock_status compute(const opdock_call* call, const opdock_value* args,
   for (uint32_t i = 0; i < num_results; ++i) outputs.push_back(operand_of(*results[i].as.tensor));
   const formula::Space space = formula::make_space(instance.graph, inputs, outputs);
   if (space.rows == 0 || (space.columns == 0 && !instance.graph.has_reductions())) return OPDOCK_OK;
+  check_reads(instance.graph, inputs, outputs);
   std::vector<void*> in, out;
   for (const Operand& one : inputs) in.push_back(one.data);
   for (const Operand& one : outputs) out.push_back(one.data);
