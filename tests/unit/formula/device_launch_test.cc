@@ -1,0 +1,188 @@
+// Tests how kernels of formulas are launched: the parameter's words, alignment, which kernel.
+// SPDX-License-Identifier: Apache-2.0
+#include "formula/device_launch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "opdock/formula_space.cuh"
+
+namespace opdock::formula {
+namespace {
+
+struct Call {
+  Graph graph;
+  Space space;
+  void* x = reinterpret_cast<void*>(0x1000);
+  void* y = reinterpret_cast<void*>(0x2000);
+
+  // Of "x + 1" on float32, or of "sum(x)" with these strides of x.
+  Call(bool reduces, int64_t rows, int64_t columns, int64_t row_step) {
+    const Id in = graph.input("x", Type::kFloat32, 2);
+    graph.add_result(reduces ? graph.apply(Op::kSum, in)
+                             : graph.apply(Op::kAdd, in, graph.constant(1.0)));
+    const int64_t shape[] = {rows, columns}, strides[] = {row_step, 1}, plain[] = {columns, 1};
+    const int64_t one[] = {1};
+    const Operand from = {x, 2, shape, strides};
+    const Operand to = {y, reduces ? 1 : 2, shape, reduces ? one : plain};
+    space = make_space(graph, {from}, {to});
+  }
+  DeviceLaunch plan() const { return plan_launch(graph, space, {.multiprocessors = 4}); }
+  // Returns the last of the words: whether whole vectors are aligned.
+  uint64_t whole() const {
+    void* const in[] = {x};
+    void* const out[] = {y};
+    return launch_parameters(graph, space, in, out, nullptr).back();
+  }
+};
+
+TEST(DeviceLaunch, TheParameterIsFormulaSpace) {
+  Graph graph;
+  const Id x = graph.input("x", Type::kFloat32, 2), s = graph.scalar("s", Type::kFloat64),
+           n = graph.scalar("n", Type::kInt64);
+  graph.add_result(graph.apply(Op::kAdd, graph.apply(Op::kMul, x, s), n));
+  const int64_t shape[] = {3, 5, 7}, from[] = {70, -14, 2}, to[] = {1, 3, 15};
+  float memory[2] = {};
+  const Operand in = {&memory[0], 3, shape, from}, out = {&memory[1], 3, shape, to};
+  const Space space = make_space(graph, {in}, {out});
+  void* const inputs[] = {in.data};
+  void* const results[] = {out.data};
+  const Value scalars[] = {{0.25, 0}, {0, -9}};
+  const std::vector<uint64_t> words = launch_parameters(graph, space, inputs, results, scalars);
+  ASSERT_EQ(space.ndim, 2);
+  using Parameter = FormulaSpace<2, 2>;
+  ASSERT_EQ(words.size() * 8, sizeof(Parameter) + 16);
+  Parameter p;
+  std::memcpy(static_cast<void*>(&p), words.data(), sizeof p);
+  EXPECT_EQ(p.data[0], in.data);
+  EXPECT_EQ(p.data[1], out.data);
+  // The columns are those along which the result is contiguous.
+  EXPECT_EQ(p.step[0], 70);
+  EXPECT_EQ(p.step[1], 1);
+  EXPECT_EQ(p.stride[0][0], 2);
+  EXPECT_EQ(p.stride[0][1], -14);
+  EXPECT_EQ(p.stride[1][0], 15);
+  EXPECT_EQ(p.stride[1][1], 3);
+  EXPECT_EQ(p.size[0].divisor, 7);
+  EXPECT_EQ(p.size[1].divisor, 5);
+  EXPECT_EQ(p.slots.divisor, 1);
+  EXPECT_EQ(p.rows, 35);
+  EXPECT_EQ(p.columns, 3);
+  double number = 0;
+  std::memcpy(&number, &words[words.size() - 2], sizeof number);
+  EXPECT_EQ(number, 0.25);
+  EXPECT_EQ(static_cast<int64_t>(words.back()), -9);
+}
+
+TEST(DeviceLaunch, DivisionsAreExact) {
+  const uint32_t most = (1u << 31) - 1;
+  for (const int64_t divisor : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{7}, int64_t{641},
+                                int64_t{65536}, int64_t{65537}, int64_t{1} << 30,
+                                (int64_t{1} << 30) + 1, int64_t{most} - 1, int64_t{most}}) {
+    // The rows are of two dimensions, so that the second one is divided by.
+    Graph graph;
+    const Id x = graph.input("x", Type::kFloat32, 2);
+    graph.add_result(graph.apply(Op::kSum, x));
+    const int64_t shape[] = {2, divisor, 4}, from[] = {0, 3, 1}, to[] = {1, 2};
+    const Operand in = {nullptr, 3, shape, from}, out = {nullptr, 2, shape, to};
+    const Space space = make_space(graph, {in}, {out});
+    void* const none[] = {nullptr};
+    const std::vector<uint64_t> words = launch_parameters(graph, space, none, none, nullptr);
+    FastDivisor fast;
+    if (divisor == 1) {
+      ASSERT_EQ(space.ndim, 1);
+    } else {
+      ASSERT_EQ(space.ndim, 2);
+      FormulaSpace<2, 2> p;
+      ASSERT_EQ(words.size() * 8, sizeof p);
+      std::memcpy(static_cast<void*>(&p), words.data(), sizeof p);
+      fast = p.size[1];
+    }
+    ASSERT_EQ(fast.divisor, divisor);
+    const auto d = static_cast<uint32_t>(divisor);
+    std::vector<uint32_t> numbers = {0, 1, d - 1, d, most, most - 1, most / 2};
+    for (uint64_t n = d; n <= most; n += std::max<uint64_t>(d, most / 1000)) {
+      numbers.push_back(static_cast<uint32_t>(n / d * d));
+      numbers.push_back(static_cast<uint32_t>(n / d * d - 1));
+    }
+    for (const uint32_t n : numbers) ASSERT_EQ(fast.quotient(n), n / d) << n << " / " << d;
+  }
+}
+
+TEST(DeviceLaunch, WholeVectorsAreAligned) {
+  Call call(true, 6, 64, 64);  // vectors of 4 float32
+  EXPECT_EQ(call.whole(), 1u);
+  call.x = reinterpret_cast<void*>(0x1004);
+  EXPECT_EQ(call.whole(), 0u);
+  EXPECT_EQ(Call(true, 6, 64, 66).whole(), 0u);
+  EXPECT_EQ(Call(true, 6, 64, -64).whole(), 1u);
+  EXPECT_EQ(Call(true, 6, 64, -62).whole(), 0u);
+  EXPECT_EQ(Call(false, 6, 64, 64).whole(), 1u);
+}
+
+TEST(DeviceLaunch, RowsGetWarpsAndBlocks) {
+  const auto plan = [](int64_t columns) { return Call(true, 1000, columns, columns).plan(); };
+  // Vectors of 4: a warp holds at most 4 each of its threads.
+  EXPECT_FALSE(plan(1).shape.is_block);
+  EXPECT_EQ(plan(1).shape.held, 1);
+  EXPECT_EQ(plan(1).grid[0], 250u);
+  EXPECT_EQ(plan(129).shape.held, 2);
+  EXPECT_FALSE(plan(512).shape.is_block);
+  EXPECT_EQ(plan(512).shape.held, 4);
+  EXPECT_TRUE(plan(513).shape.is_block);
+  EXPECT_EQ(plan(513).grid[0], 1000u);
+  EXPECT_GT(plan(16384).shape.held, 0);
+  EXPECT_EQ(plan(40000).shape.held, 0);
+  EXPECT_EQ(plan(40000).threads, 512u);
+  for (const int64_t columns : {1, 513, 2049, 16384, 32768, 40000}) {
+    const DeviceLaunch launch = plan(columns);
+    EXPECT_EQ(launch.threads % 32, 0u);
+    if (launch.shape.held > 0 && launch.shape.is_block) {
+      EXPECT_GE(int64_t{launch.threads} * launch.shape.held * 4, columns);
+    }
+  }
+}
+
+TEST(DeviceLaunch, LargeSpacesAreCountedIn64Bits) {
+  EXPECT_FALSE(Call(false, (int64_t{1} << 31) - 1, 4, 8).plan().shape.is_wide);
+  const DeviceLaunch wide = Call(false, int64_t{1} << 31, 4, 8).plan();
+  EXPECT_TRUE(wide.shape.is_wide);
+  EXPECT_EQ(uint64_t{wide.grid[0]} * wide.threads, uint64_t{1} << 31);
+  const DeviceLaunch tall = Call(true, (int64_t{1} << 33) + 3, 4, 8).plan();
+  EXPECT_TRUE(tall.shape.is_wide);
+  EXPECT_EQ(tall.grid[0], 1u << 30);
+  EXPECT_EQ(tall.grid[1], 3u);  // of 4 rows a block
+}
+
+TEST(DeviceLaunch, AParameterHas4096BytesAtMost) {
+  Graph graph;
+  std::vector<Operand> inputs;
+  const int64_t shape[] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+  int64_t strides[40][12];
+  Id sum = kNone;
+  for (int i = 0; i < 40; ++i) {
+    const Id x = graph.input("x" + std::to_string(i), Type::kFloat32, 2);
+    sum = sum == kNone ? x : graph.apply(Op::kAdd, sum, x);
+    for (int d = 0; d < 12; ++d) strides[i][d] = 1 + (i * 7 + d * 5) % 31;
+    inputs.push_back({nullptr, 12, shape, strides[i]});
+  }
+  graph.add_result(sum);
+  const Space space = make_space(graph, inputs, {inputs[3]});
+  const std::vector<void*> none(41, nullptr);
+  try {
+    launch_parameters(graph, space, none.data(), none.data(), nullptr);
+    FAIL() << "found no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "found 41 tensors in 11 dimensions, wanted fewer of one of them for a GPU; make "
+                 "the tensors contiguous");
+  }
+}
+
+}  // namespace
+}  // namespace opdock::formula
