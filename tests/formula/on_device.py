@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests of this folder on one device, as one Meson test.
+
+    on_device.py NAME DEVICE [PYTEST_ARGS…]
+
+NAME is the Meson test's name. DEVICE: cpu, or the architecture of a software GPU. The test fails
+also if a software GPU left a finding, such as an access outside of a tensor. It is skipped (77)
+where the build has no compiler for the GPU, NVRTC or hipRTC."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import opdock
+from opdock._author import soft
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def run(name, arguments, env):
+    words = [sys.executable, FOLDER.parent / "run_pytest.py", name, *arguments]
+    return subprocess.run(list(map(str, words)), env=env).returncode
+
+
+def main():
+    name, device, *arguments = sys.argv[1:]
+    arguments = arguments or [FOLDER]
+    if device == "cpu":
+        return run(name, arguments, os.environ | {"OPDOCK_TEST_DEVICES": "cpu"})
+    build = Path(os.environ["OPDOCK_BUILD_DIR"])
+    drivers = build / "libexec" / "opdock" / "softgpu"
+    kind, _ = soft.kind_of(device)
+    member, compiler = {"rocm": ("hip_archs", "hipRTC"), "cuda": ("cuda_archs", "NVRTC")}[kind]
+    if not opdock.inspect(str(build / "plugins" / "softmax.so"))[member]:
+        print(f"softmax was packed without {compiler}, so formulas cannot be compiled here")
+        return 77
+    with tempfile.TemporaryDirectory() as folder:
+        # Code that an earlier run compiled would hide what the compilers say now.
+        findings, code = Path(folder) / "findings", Path(folder) / "code"
+        code.mkdir()
+        settings = {"findings": str(findings), "leaks": True}
+        gpus = [{"arch": device}] * 2
+        env = soft.environment(os.environ, drivers, code, gpus, folder, **settings) | {
+            "OPDOCK_CACHE_DIR": str(Path(folder) / "cache"),
+            "OPDOCK_TEST_DEVICES": kind,
+        }
+        status = run(name, arguments, env)
+        if findings.exists():
+            print(findings.read_text(), file=sys.stderr)
+            return 1
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
