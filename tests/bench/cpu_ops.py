@@ -24,15 +24,19 @@ SHAPES = [(64, 1024), (512, 384), (512, 768), (4096, 1024), (32, 8192), (8, 1310
 SHAPES += [(8, 12, 128, 128), (1, 12, 512, 512)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 SECONDS = 0.25  # for each op, shape, dtype and number of threads
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of glibc's mallopt()
+# Parameters of glibc's mallopt().
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 
 
-def keep_freed_memory():
-    """Makes glibc's malloc keep freed memory, as far as it can."""
+def keep_freed_memory(of_any_size=False):
+    """Makes glibc's malloc keep freed memory: blocks of at most 32 MiB, which is glibc's highest
+    M_MMAP_THRESHOLD, or of any size."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(M_TRIM_THRESHOLD, 2**30)
         mallopt(M_MMAP_THRESHOLD, 2**25)
+        if of_any_size:
+            mallopt(M_MMAP_MAX, 0)
 
 
 def medians_us(functions):
