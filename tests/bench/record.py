@@ -43,6 +43,7 @@ def environment():
     name, _, driver = gpu.splitlines()[0].partition(", ") if gpu else ("", "", "")
     packages = ("torch", "numpy", "apache-tvm-ffi", "cupy-cuda13x", "jax", "triton")
     packages += ("liger-kernel", "quack-kernels", "flashinfer-python", "deepspeed", "transformers")
+    packages += ("mlx", "numexpr")
     commit = os.environ.get("OPDOCK_COMMIT") or output("git", "rev-parse", "--short=12", "HEAD")
     return {
         "gpu": name or None,

@@ -53,6 +53,7 @@ TIMES = {
     "inference": lambda row: row.get("us"),
     "demo_encoder": lambda row: row["median_ms"],
     "gpt2_decode": lambda row: 1 / row["tokens_per_s"],
+    "formulas": lambda row: row.get("us") or row.get("ms"),
 }
 
 
@@ -106,6 +107,11 @@ def group_of(bench, name):
         return what if words[0] == "linear" else f"product {what}", words[at]
     if bench == "inference":
         return f"DeepSpeed's functions, {words[-1]}", " ".join(words[:-1])
+    if bench == "formulas":
+        case, _, what = name.partition(", ")
+        if what.endswith(("thread", "threads")):
+            return f"formulas on the CPU, {what}", case
+        return (f"formulas, {what}", case) if what else (f"formula {words[0]}", " ".join(words[1:]))
     return name, ""
 
 

@@ -62,6 +62,8 @@ TABLES_HEAD = """\
 - `of peer`: the median time divided by that of the row named after the ×. Below 1 Opdock is faster.
 - `least`, `median`, `most`: the peer's time divided by Opdock's, over all cases. Above 1 Opdock is
   faster.
+- formulas: a call's time, and the rate as a share of that of a copy of as many bytes; a * marks
+  times that include the host's (`host`, `wall`).
 - inference: `wrong` counts Opdock's results outside the tolerances of the tests here, and
   DeepSpeed's outside those of its own tests. `slower` counts the calls that take longer than
   DeepSpeed's, of all that ran in both, whatever their results.
@@ -145,6 +147,26 @@ def by_case(rows):
     return list(cases.values())
 
 
+def by_peer(rows):
+    """Condenses the rows of formulas to one for each case: the peers' times, and the share of the
+    copy's rate."""
+    cases = {}
+    for row in rows:
+        for unit, shown in (("us", "µs"), ("ms", "ms")):
+            if unit in row:
+                found = cases.setdefault(row["name"], {"name": row["name"], "where": row["where"]})
+                share = f", {row['of_copy']:.1%}" if "of_copy" in row else ""
+                star = "*" if row.get("host") or row.get("wall") else ""
+                found[row["peer"]] = f"{row[unit]:.2f} {shown}{share}{star}"
+    return list(cases.values())
+
+
+def left_out(rows):
+    """Returns lines on the cases of formulas that peers do not have, and why."""
+    found = [f"{r['peer']}, {r['name']}: {r['left_out']}" for r in rows if "left_out" in r]
+    return ["Left out:\n", *(f"- {one}" for one in found), ""] if found else []
+
+
 def cpu_behind(rows):
     """Returns lines on the cases of cpu_ops in which torch is faster."""
     behind = [row for row in rows if row["torch_over_opdock"] < 1]
@@ -158,9 +180,10 @@ def cpu_behind(rows):
 
 
 # Text before a bench's table.
-ABOUT = {"cpu_ops": cpu_behind}
+ABOUT = {"cpu_ops": cpu_behind, "formulas": left_out}
 # Benches with too many rows for a page, which are condensed.
 SHORTER = {"cpu_ops": by_op, "gpu_ops": by_case, "inference": inference_table.by_function}
+SHORTER |= {"formulas": by_peer}
 
 
 def tables(name, rows):
