@@ -30,6 +30,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"runs on {DEVICE} with --nightly"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiler():
+    """Skips everything where the GPU's compiler is not installed."""
+    if DEVICE == "cpu":
+        return
+    arch = {"cuda": "sm_90", "rocm": "gfx90a"}[DEVICE]
+    try:
+        opdock.compile('extern "C" __global__ void f() {}', kernels=["f"], arch=arch)
+    except opdock.IncompatibleError as error:
+        if any(reason["code"] == "jit-no-compiler" for reason in error.reasons):
+            pytest.skip("neither NVRTC nor hipRTC is installed for this device")
+        raise
+
+
 @pytest.fixture
 def device():
     return DEVICE

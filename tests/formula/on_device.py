@@ -4,8 +4,7 @@
     on_device.py NAME DEVICE [PYTEST_ARGS…]
 
 NAME is the Meson test's name. DEVICE: cpu, or the architecture of a software GPU. The test fails
-also if a software GPU left a finding, such as an access outside of a tensor. It is skipped (77)
-where the build has no compiler for the GPU, NVRTC or hipRTC."""
+also if a software GPU left a finding, such as an access outside of a tensor."""
 
 import os
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import opdock
 from opdock._author import soft
 
 FOLDER = Path(__file__).resolve().parent
@@ -29,13 +27,8 @@ def main():
     arguments = arguments or [FOLDER]
     if device == "cpu":
         return run(name, arguments, os.environ | {"OPDOCK_TEST_DEVICES": "cpu"})
-    build = Path(os.environ["OPDOCK_BUILD_DIR"])
-    drivers = build / "libexec" / "opdock" / "softgpu"
+    drivers = Path(os.environ["OPDOCK_BUILD_DIR"]) / "libexec" / "opdock" / "softgpu"
     kind, _ = soft.kind_of(device)
-    member, compiler = {"rocm": ("hip_archs", "hipRTC"), "cuda": ("cuda_archs", "NVRTC")}[kind]
-    if not opdock.inspect(str(build / "plugins" / "softmax.so"))[member]:
-        print(f"softmax was packed without {compiler}, so formulas cannot be compiled here")
-        return 77
     with tempfile.TemporaryDirectory() as folder:
         # Code that an earlier run compiled would hide what the compilers say now.
         findings, code = Path(folder) / "findings", Path(folder) / "code"

@@ -11,6 +11,8 @@ from values import TYPES, name_of, results_of, special
 
 NUMBERS = [True, 2, 2.5]
 
+pytestmark = pytest.mark.daily("cpu", "cuda")
+
 
 def compute_all(compute, texts, tensors):
     """Returns the values of expressions over named tensors, in formulas of 32 results."""
