@@ -70,7 +70,7 @@ MEANINGS = {
     "erfc": "1 - erf(a), exact for large a",
     "sigmoid": "1 / (1 + exp(-a))",
     "silu": "a * sigmoid(a)",
-    "softplus": "log(1 + exp(a))",
+    "softplus": "log(1 + exp(a)), a itself above 20",
     "gelu": "a times the normal distribution at a",
     "gelu_tanh": "gelu with the distribution approximated by tanh",
     "isnan": "is a NaN?",

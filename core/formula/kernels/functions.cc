@@ -82,7 +82,8 @@ struct Softplus {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     const V log = wide_log1p(d, wide_exp(d, hn::Neg(hn::Abs(x))));
-    return hn::Add(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), log);
+    const V value = hn::Add(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), log);
+    return hn::IfThenElse(hn::Gt(x, hn::Set(d, 20.0)), x, value);  // as in PyTorch
   }
 };
 struct Atan2 {
@@ -186,10 +187,11 @@ void guarded(void* out, const Source* args, int64_t n) {
     }                                                 \
   };
 // Highway's sine and cosine are accurate to +-39000, its exp to 706; its log handles neither 0 nor
-// infinity.
-OPDOCK_GUARDED(NearSin, -30000, 30000, hn::Sin(d, x))
+// infinity. Its sine of -0 is 0.
+OPDOCK_GUARDED(NearSin, -30000, 30000, hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Sin(d, x)))
 OPDOCK_GUARDED(NearCos, -30000, 30000, hn::Cos(d, x))
-OPDOCK_GUARDED(NearTan, -30000, 30000, hn::Div(hn::Sin(d, x), hn::Cos(d, x)))
+OPDOCK_GUARDED(NearTan, -30000, 30000,
+               hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Div(hn::Sin(d, x), hn::Cos(d, x))))
 OPDOCK_GUARDED(NearExp, -700, 700, hn::Exp(d, x))
 OPDOCK_GUARDED(NearLog, 1e-300, 1e300, hn::Log(d, x))
 #undef OPDOCK_GUARDED

@@ -88,7 +88,8 @@ void add_scalar_functions(Kernels* kernels) {
   OPDOCK_SCALAR(kErfc, std::erfc(x))
   OPDOCK_SCALAR(kSigmoid, sigmoid(x))
   OPDOCK_SCALAR(kSilu, x * sigmoid(x))
-  OPDOCK_SCALAR(kSoftplus, (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))))
+  // As in PyTorch, whose threshold is 20.
+  OPDOCK_SCALAR(kSoftplus, x > 20 ? x : (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x))))
   OPDOCK_SCALAR(kGelu, gelu(x))
   OPDOCK_SCALAR(kGeluTanh, gelu_tanh(x))
 #undef OPDOCK_SCALAR

@@ -187,7 +187,10 @@ HWY_INLINE V divide_by_more(FloatTag d, V value, V z) {
   // About 1 / (1 + z): the rest is small.
   const V inverse = hn::NegMulAdd(z, hn::Set(d, 0.5f), one);
   const V better = hn::MulAdd(rest, inverse, quotient);
-  return hn::IfThenElse(hn::Lt(hn::Abs(rest), hn::Set(d, 1e30f)), better, quotient);
+  // Adding the rest to -0 would give +0.
+  const auto counts =
+      hn::And(hn::Lt(hn::Abs(rest), hn::Set(d, 1e30f)), hn::Gt(hn::Abs(quotient), hn::Zero(d)));
+  return hn::IfThenElse(counts, better, quotient);
 }
 template <class V>
 HWY_INLINE V sigmoid(FloatTag d, V x) {
