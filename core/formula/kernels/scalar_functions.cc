@@ -28,7 +28,7 @@ inline double gelu(double x) {
 }
 // x times the sigmoid of sqrt(8 / pi) (x + 0.044715 x^3).
 inline double gelu_tanh(double x) {
-  const double z = std::exp(-std::fabs(x) * (1.5957691216057308 + 0.07135481282052434 * (x * x)));
+  const double z = std::exp(-std::fabs(x) * (1.5957691216057308 + 0.07135481627260025 * (x * x)));
   return (x < 0 ? x * z : x) / (1 + z);
 }
 

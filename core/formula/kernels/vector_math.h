@@ -169,7 +169,7 @@ HWY_INLINE V divide_by_power(DoubleTag d, V x, V y) {
 template <class V>
 HWY_INLINE V wide_gelu_tanh(DoubleTag d, V x) {
   const V slope =
-      hn::MulAdd(hn::Mul(x, x), hn::Set(d, -0.07135481282052434), hn::Set(d, -1.5957691216057308));
+      hn::MulAdd(hn::Mul(x, x), hn::Set(d, -0.07135481627260025), hn::Set(d, -1.5957691216057308));
   return divide_by_power(d, x, hn::Mul(x, slope));
 }
 
