@@ -22,6 +22,7 @@ Code code_of(Op op) {
 // Returns whether an operation's results are numbers of its type, if its arguments are.
 bool is_exact(Op op) {
   switch (op) {
+    case Op::kDetach:
     case Op::kNegative:
     case Op::kAbs:
     case Op::kSign:
@@ -176,6 +177,8 @@ class Lowering {
         const int32_t to = convert(a, kind);
         return kind == Kind::kInteger ? wrap(to, node.type) : to;
       }
+      case Op::kDetach:
+        return a;
       default:
         break;
     }

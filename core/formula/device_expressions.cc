@@ -138,6 +138,7 @@ std::string expression(const Graph& graph, Id id, const std::array<std::string, 
     if (!is_half || (node.op == Op::kConvert && !graph.exact())) return text;
     return "rounded<" + element_type(node.type) + ">(" + text + ")";
   }
+  if (node.op == Op::kDetach) return a;
   const Operation& what = operation(node.op);
   const Type operands = type_of(node.op == Op::kWhere ? 1 : 0);
   const std::string_view between = infix(node.op, is_float(operands));

@@ -287,6 +287,7 @@ bool claim(Op op, T a, T b) {
 Value evaluate_element(Op op, Type type, Type operands, const std::array<Value, 3>& args) {
   const auto& [a, b, c] = args;
   if (op == Op::kWhere) return a.integer != 0 ? b : c;
+  if (op == Op::kDetach) return a;
   switch (operation(op).rule) {
     case Rule::kCompare:
     case Rule::kLogical:

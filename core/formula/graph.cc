@@ -225,6 +225,8 @@ Id Graph::simpler(Op op, Id a, Id b) {
     case Op::kAbs:
     case Op::kRelu:
       return left.op == op ? a : kNone;
+    case Op::kDetach:  // where no gradient would go back anyway
+      return left.op == op || left.op == Op::kConstant || !is_float(left.type) ? a : kNone;
     case Op::kMul:
       return is(b, 1) ? a : is(a, 1) ? b : kNone;
     case Op::kDiv:
@@ -286,6 +288,8 @@ Id Graph::apply(Op op, Id a, Id b, Id c) {
       break;
     case Rule::kBits:
       if (is_float(type)) refuse(type, "integers or bools");
+      break;
+    case Rule::kSame:
       break;
     case Rule::kShift:
       if (!is_integer(type)) refuse(type, "integers");

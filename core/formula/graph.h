@@ -42,6 +42,7 @@ enum class Rule : uint8_t {
   kTest,         // bools, of one operand
   kBits,         // integers or bools
   kShift,        // integers
+  kSame,         // the operand's type, of any operand
   kWhere,        // the type of the second and third operand; the first counts as a bool
   kReduce,       // the operand's type
   kReduceSum,    // the operand's type; bools and integers become int64

@@ -91,8 +91,10 @@ bool Lowering::is_same(const Expr& expr) const {
 }
 
 Id Lowering::softmax(Id x, bool is_log) {
-  // Without the row's maximum exp() could overflow.
-  const Id shifted = apply(Op::kSub, x, apply(Op::kAmax, x));
+  // Without the row's maximum exp() could overflow. The result does not depend on it, so that its
+  // gradient is 0, which would cost two reductions to compute.
+  const Id most = apply(Op::kDetach, apply(Op::kAmax, x));
+  const Id shifted = apply(Op::kSub, x, most);
   const Id exponential = apply(Op::kExp, shifted);
   const Id sum = apply(Op::kSum, exponential);
   return is_log ? apply(Op::kSub, shifted, apply(Op::kLog, sum))

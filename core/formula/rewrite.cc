@@ -42,6 +42,9 @@ Graph with_plain_reductions(const Graph& graph) {
       case Op::kLogsumexp:
         now = out.convert(logsumexp(&out, out.convert(at(0), compute_type(node.type))), node.type);
         break;
+      case Op::kDetach:
+        now = at(0);
+        break;
       default:
         now = out.copy(node, {at(0), at(1), at(2)});
     }

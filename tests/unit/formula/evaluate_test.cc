@@ -43,6 +43,7 @@ constexpr Known kKnown[] = {
     {"sign(x)", -0.5, -1},
     {"sign(x)", kNan, 0},
     {"sign(x)", 0, 0},
+    {"detach(x)", -0.5, -0.5},
     {"relu(x)", -3, 0},
     {"relu(x)", 3, 3},
     {"relu(x)", kNan, kNan},

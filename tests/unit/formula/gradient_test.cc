@@ -10,6 +10,7 @@
 #include <string>
 
 #include "arrays.h"
+#include "formula/rewrite.h"
 #include "gradient_edges.h"
 
 namespace opdock::formula {
@@ -179,7 +180,7 @@ TEST(Gradient, OfEachOperation) {
     const Operation& what = operation(op);
     if (what.rule == Rule::kCompare || what.rule == Rule::kLogical || what.rule == Rule::kTest ||
         what.rule == Rule::kBits || what.rule == Rule::kShift || what.rule == Rule::kReduceIndex ||
-        what.rule == Rule::kReduceBool)
+        what.rule == Rule::kReduceBool || what.rule == Rule::kSame)
       continue;
     const std::string name(what.name);
     const Domain domain = domain_of(name);
@@ -372,11 +373,30 @@ TEST(Gradient, ComputesLittle) {
   EXPECT_EQ(count(gradient_of("x / sum(x)", {x}, {0}).graph, Op::kDiv), 1U);  // x / sum(x) itself
   // The sum of g * (1 + y * y) is one sum.
   EXPECT_EQ(reductions(gradient_of("tan(x - mean(x))", {x}, {0}).graph), 2U);
+  // The row's maximum, by which softmax is shifted, has no gradient: only the sums of the result
+  // and of the gradient are left.
+  EXPECT_EQ(reductions(gradient_of("softmax(x)", {x}, {0}).graph), 3U);
+  EXPECT_EQ(reductions(gradient_of("log_softmax(x)", {x}, {0}).graph), 3U);
   // Sums that the caller makes anyway are left to it.
   EXPECT_EQ(reductions(gradient_of("exp(s) * x", {s, x}, {0}).graph), 0U);
   EXPECT_EQ(reductions(gradient_of("x * w", {x, w}, {0, 1}).graph), 0U);
   // What no gradient needs is not computed.
   EXPECT_EQ(gradient_of("x + exp(w)", {x, w}, {0}).graph.size(), 1);
+}
+
+TEST(Gradient, DoesNotPassDetach) {
+  const Array x = random_floats({2, 3}, 1), g = random_floats({2, 3}, 2);
+  const Gradient first = gradient_of("x * x.exp().detach()", {x}, {0});
+  EXPECT_EQ(count(first.graph, Op::kMul), 1U);
+  const std::vector<double> found = evaluate(first.graph, {x, g}, {})[0].real;
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], g.real[i] * std::exp(x.real[i]));
+  // Nor does the gradient of the gradient.
+  EXPECT_EQ(count(differentiate(first.graph, {0}).graph, Op::kConstant), 1U);
+  // Kernels know nothing of it, and numbers and integers need none.
+  EXPECT_EQ(with_plain_reductions(graph_of("sin(x.detach())", {x})).key(),
+            graph_of("sin(x)", {x}).key());
+  EXPECT_EQ(graph_of("x.to(int8).detach() * detach(3)", {x}).key(),
+            graph_of("x.to(int8) * 3", {x}).key());
 }
 
 TEST(Gradient, ScaledNumbersStayScaled) {

@@ -43,15 +43,15 @@ inline const std::map<std::string_view, std::function<Real(Real, Real, Real)>>& 
   {name, []([[maybe_unused]] Real a, [[maybe_unused]] Real b, [[maybe_unused]] Real c) -> Real { \
      return expression;                                                                          \
    }},
-      OPDOCK_REAL("neg", -a) OPDOCK_REAL("abs", std::fabs(a)) OPDOCK_REAL(
+      OPDOCK_REAL("detach", a) OPDOCK_REAL("neg", -a) OPDOCK_REAL("abs", std::fabs(a)) OPDOCK_REAL(
           "sign", a > 0 ? 1
                   : a < 0
                       ? -1
                       : 0) OPDOCK_REAL("relu", a < 0 ? 0 : a) OPDOCK_REAL("floor", std::floor(a))
           OPDOCK_REAL("ceil", std::ceil(a)) OPDOCK_REAL("trunc", std::trunc(a)) OPDOCK_REAL(
-              "round", std::nearbyint(a)) OPDOCK_REAL("sqrt",
-                                                      std::sqrt(a)) OPDOCK_REAL("rsqrt",
-                                                                                1 / std::sqrt(a))
+              "round",
+              std::nearbyint(a)) OPDOCK_REAL("sqrt", std::sqrt(a)) OPDOCK_REAL("rsqrt",
+                                                                               1 / std::sqrt(a))
               OPDOCK_REAL("reciprocal", 1 / a) OPDOCK_REAL("exp", std::exp(a)) OPDOCK_REAL(
                   "exp2",
                   std::exp2(a)) OPDOCK_REAL("expm1", std::expm1(a)) OPDOCK_REAL("log", std::log(a))
@@ -106,11 +106,12 @@ inline const std::map<std::string_view, std::function<Real(Real, Real, Real)>>& 
                                                                                      hypot(a, b))
                                                           OPDOCK_REAL(
                                                               "maximum",
-                                                              largest_of(a, b)) OPDOCK_REAL("minimu"
-                                                                                            "m",
-                                                                                            -largest_of(
-                                                                                                -a,
-                                                                                                -b))
+                                                              largest_of(
+                                                                  a, b)) OPDOCK_REAL("minimu"
+                                                                                     "m",
+                                                                                     -largest_of(
+                                                                                         -a,
+                                                                                         -b))
                                                               OPDOCK_REAL(
                                                                   "clamp_min", largest_of(a, b))
                                                                   OPDOCK_REAL(
@@ -150,19 +151,19 @@ integer_oracles() {
   {name,                                                                         \
    []([[maybe_unused]] Wide a, [[maybe_unused]] Wide b, [[maybe_unused]] Wide c, \
       [[maybe_unused]] int bits) -> Wide { return expression; }},
-      OPDOCK_INTEGER("neg", -a) OPDOCK_INTEGER("abs", a < 0 ? -a : a) OPDOCK_INTEGER(
-          "sign", (a > 0) - (a < 0)) OPDOCK_INTEGER("relu", a < 0 ? 0 : a)
-          OPDOCK_INTEGER("floor", a) OPDOCK_INTEGER("ceil", a) OPDOCK_INTEGER(
-              "trunc", a) OPDOCK_INTEGER("round", a) OPDOCK_INTEGER("bitwise_not",
-                                                                    ~a) OPDOCK_INTEGER("add", a + b)
-              OPDOCK_INTEGER("sub", a - b) OPDOCK_INTEGER("mul", a * b) OPDOCK_INTEGER(
-                  "floor_divide", b == 0 ? 0 : a / b - (a % b != 0 && (a % b < 0) != (b < 0)))
-                  OPDOCK_INTEGER("remainder", b == 0 ? 0 : (a % b + b) % b) OPDOCK_INTEGER(
-                      "fmod", b == 0 ? 0 : a % b) OPDOCK_INTEGER("maximum", a > b ? a : b)
-                      OPDOCK_INTEGER("minimum", a < b ? a : b) OPDOCK_INTEGER(
-                          "clamp_min", a > b ? a : b) OPDOCK_INTEGER("clamp_max", a < b ? a : b)
-                          OPDOCK_INTEGER("bitwise_and", a & b) OPDOCK_INTEGER("bitwise_or", a | b)
-                              OPDOCK_INTEGER("bitwise_xor", a ^ b)
+      OPDOCK_INTEGER("detach", a) OPDOCK_INTEGER("neg", -a) OPDOCK_INTEGER("abs", a < 0 ? -a : a)
+          OPDOCK_INTEGER("sign", (a > 0) - (a < 0)) OPDOCK_INTEGER(
+              "relu", a < 0 ? 0 : a) OPDOCK_INTEGER("floor", a) OPDOCK_INTEGER("ceil", a)
+              OPDOCK_INTEGER("trunc", a) OPDOCK_INTEGER("round", a) OPDOCK_INTEGER(
+                  "bitwise_not", ~a) OPDOCK_INTEGER("add", a + b) OPDOCK_INTEGER("sub", a - b)
+                  OPDOCK_INTEGER("mul", a * b) OPDOCK_INTEGER(
+                      "floor_divide", b == 0 ? 0 : a / b - (a % b != 0 && (a % b < 0) != (b < 0)))
+                      OPDOCK_INTEGER("remainder", b == 0 ? 0 : (a % b + b) % b) OPDOCK_INTEGER(
+                          "fmod", b == 0 ? 0 : a % b) OPDOCK_INTEGER("maximum", a > b ? a : b)
+                          OPDOCK_INTEGER("minimum", a < b ? a : b) OPDOCK_INTEGER(
+                              "clamp_min", a > b ? a : b) OPDOCK_INTEGER("clamp_max", a < b ? a : b)
+                              OPDOCK_INTEGER("bitwise_and", a & b) OPDOCK_INTEGER(
+                                  "bitwise_or", a | b) OPDOCK_INTEGER("bitwise_xor", a ^ b)
                                   OPDOCK_INTEGER("bitwise_left_shift",
                                                  b < 0 || b >= bits ? 0 : a * (Wide(1) << int(b)))
                                       OPDOCK_INTEGER("bitwise_right_shift",
@@ -192,6 +193,7 @@ bool exact_bool(std::string_view name, T a, T b) {
   if (name == "isinf") return std::isinf(real);
   if (name == "isfinite") return std::isfinite(real);
   if (name == "signbit") return std::signbit(real);
+  if (name == "detach") return a != 0;
   if (name == "bitwise_not") return a == 0;
   if (name == "bitwise_and") return a != 0 && b != 0;
   if (name == "bitwise_or") return a != 0 || b != 0;
