@@ -29,6 +29,16 @@ double round_real(Type type, double value) {
   return type == Type::kFloat64 ? value : static_cast<double>(static_cast<float>(value));
 }
 
+// Returns the number towards 0, of too large ones the nearest int64, and 0 for NaN: a cast of those
+// is undefined in C++, and in PyTorch.
+int64_t truncated(double value) {
+  constexpr double kLimit = 0x1p63;
+  if (std::isnan(value)) return 0;
+  if (value >= kLimit) return std::numeric_limits<int64_t>::max();
+  if (value < -kLimit) return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
 bool truth(Type type, const Value& value) {
   return is_float(type) ? value.real != 0 : value.integer != 0;
 }
@@ -130,7 +140,7 @@ Value convert(Value value, Type from, Type to) {
     return {round_real(to, real), 0};
   }
   if (to == Type::kBool) return {0, truth(from, value) ? 1 : 0};
-  return {0, wrap(to, is_float(from) ? static_cast<int64_t>(value.real) : value.integer)};
+  return {0, wrap(to, is_float(from) ? truncated(value.real) : value.integer)};
 }
 
 std::optional<Value> fold(Op op, Type type, Type operands, const std::array<Value, 3>& args) {

@@ -13,7 +13,8 @@ namespace opdock::formula {
 // if it is left to the kernel: division by an integer 0, for example.
 std::optional<Value> fold(Op op, Type type, Type operands, const std::array<Value, 3>& args);
 
-// Returns the value converted from one type to another and rounded to compute_type(to).
+// Returns the value converted from one type to another and rounded to compute_type(to). Floats that
+// no int64 holds become the nearest one before they wrap to an integer type, and NaN becomes 0.
 Value convert(Value value, Type from, Type to);
 
 // Returns `value` rounded to a 16-bit float: to nearest, ties to even.

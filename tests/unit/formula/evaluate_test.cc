@@ -176,6 +176,19 @@ TEST(Evaluate, IntegersWrap) {
   EXPECT_EQ(run("a.to(int8)", {floats({200.7})})[0].integer[0], -56);
   EXPECT_EQ(run("a.to(int64)", {floats({-1.9, kInf, kNan})})[0].integer,
             (std::vector<int64_t>{-1, kMax, 0}));
+  // Constants are converted when the graph is made, and likewise.
+  const auto constant = [](const char* text) {
+    const Graph graph = graph_of(text, {});
+    EXPECT_EQ(graph.size(), 1) << text;
+    return graph[0].value.integer;
+  };
+  EXPECT_EQ(constant("inf.to(int64)"), kMax);
+  EXPECT_EQ(constant("(-inf).to(int64)"), kMin);
+  EXPECT_EQ(constant("nan.to(int64)"), 0);
+  EXPECT_EQ(constant("to(9223372036854775808.0, int64)"), kMax);
+  EXPECT_EQ(constant("to(-9223372036854775808.0, int64)"), kMin);
+  EXPECT_EQ(constant("to(1e300, int32)"), -1);
+  EXPECT_EQ(constant("to(-1.9, int8)"), -1);
 }
 
 TEST(Evaluate, PowersOfIntegers) {
