@@ -37,6 +37,7 @@ bool is_exact(Op op) {
     case Op::kClampMax:
     case Op::kAmax:
     case Op::kAmin:
+    case Op::kWhere:
       return true;
     default:
       return false;
@@ -48,7 +49,7 @@ class Lowering {
   Lowering(const Graph& graph, const Kernels& kernels) : graph_(graph), kernels_(kernels) {}
 
   Numbers run() {
-    for (Id id = 0; id < graph_.size(); ++id) place_.push_back(lower(graph_[id]));
+    for (Id id = 0; id < graph_.size(); ++id) place_.push_back(lower(id));
     for (const Id id : graph_.results()) {
       numbers_.results.push_back(place_[static_cast<size_t>(id)]);
       numbers_.result_types.push_back(graph_[id].type);
@@ -131,14 +132,22 @@ class Lowering {
     return apply(Code::kAdd, apply(Code::kLog, reduce(Code::kSum, kind, power)), shift);
   }
 
-  int32_t lower(const Node& node) {
+  // Returns whether the node's result, unrounded, is a number of its type: it is one of arguments
+  // that are.
+  bool is_rounded(const Node& node) const {
+    if (!is_exact(node.op)) return false;
+    return std::none_of(
+        node.args.begin() + (node.op == Op::kWhere ? 1 : 0), node.args.end(),
+        [&](Id arg) { return arg != kNone && graph_[arg].level == Level::kNumber; });
+  }
+
+  int32_t lower(Id id) {
+    const Node& node = graph_[id];
     int32_t made = lower_unrounded(node);
     if (is_integer(node.type) && !is_leaf(node.op) && node.op != Op::kConvert &&
         node.op != Op::kCast && node.op != Op::kWhere && !is_reduction(node.op))
       made = wrap(made, node.type);
-    const bool rounds = node.op == Op::kCast || (graph_.exact() && !is_leaf(node.op) &&
-                                                 node.op != Op::kWhere && !is_exact(node.op));
-    return rounds ? round(made, node.type) : made;
+    return graph_.rounds(id) && !is_rounded(node) ? round(made, node.type) : made;
   }
 
   int32_t lower_unrounded(const Node& node) {

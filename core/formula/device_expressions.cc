@@ -135,7 +135,7 @@ std::string expression(const Graph& graph, Id id, const std::array<std::string, 
   if (node.op == Op::kConstant) return constant_text(node.type, node.value);
   if (node.op == Op::kConvert || node.op == Op::kCast) {
     text = converted(a, type_of(0), node.type);
-    if (!is_half || (node.op == Op::kConvert && !graph.exact())) return text;
+    if (!is_half || !graph.rounds(id)) return text;
     return "rounded<" + element_type(node.type) + ">(" + text + ")";
   }
   if (node.op == Op::kDetach) return a;
@@ -163,8 +163,7 @@ std::string expression(const Graph& graph, Id id, const std::array<std::string, 
   }
   if (is_small_integer(node.type) && node.op != Op::kWhere)
     return "static_cast<int32_t>(static_cast<" + element_type(node.type) + ">(" + text + "))";
-  if (is_half && graph.exact() && node.op != Op::kWhere)
-    return "rounded<" + element_type(node.type) + ">(" + text + ")";
+  if (is_half && graph.rounds(id)) return "rounded<" + element_type(node.type) + ">(" + text + ")";
   return text;
 }
 

@@ -200,13 +200,17 @@ class Evaluator {
     Array array = node.op == Op::kConvert || node.op == Op::kCast ? converted(node)
                   : is_reduction(node.op)                         ? reduced(node)
                                                                   : elementwise(node);
-    if (graph_.exact())
-      for (double& real : array.real) real = round_element(node.type, real);
+    if (graph_.exact()) {
+      // A number that meets a tensor is rounded to the type that is computed with only, as PyTorch
+      // multiplies and divides by it.
+      const bool is_number = node.op == Op::kConvert && node.level == Level::kNumber;
+      const Type type = is_number ? compute_type(node.type) : node.type;
+      for (double& real : array.real) real = round_element(type, real);
+    }
     return array;
   }
 
-  // Leaves are given, and not rounded: a constant may have more digits than its type, as PyTorch
-  // computes with Python's numbers.
+  // Leaves are given, and not rounded: a constant may have more digits than its type.
   Array leaf(const Node& node) const {
     if (node.op == Op::kInput) return inputs_[node.index];
     Array array = make_array(node.type, shape_of_leaf(node.op));

@@ -364,6 +364,13 @@ void Graph::add_result(Id id) {
   results_.push_back(id);
 }
 
+bool Graph::rounds(Id id) const {
+  const Node& node = (*this)[id];
+  if (node.op == Op::kCast) return true;
+  if (!exact_ || is_leaf(node.op)) return false;
+  return node.op != Op::kConvert || node.level != Level::kNumber;
+}
+
 bool Graph::has_reductions() const {
   for (const Node& node : nodes_)
     if (is_reduction(node.op)) return true;

@@ -60,7 +60,7 @@ enum class Op : uint8_t {
   kColumn,    // the column's number, from 0
   kColumns,   // how many columns a row has
   // A conversion of an operand to the node's type. Like all nodes but kCast it does not round to
-  // float16 or bfloat16, unless the graph is exact.
+  // float16 or bfloat16, unless the graph is exact (Graph::rounds()).
   kConvert,
   kCast,  // a conversion that the formula asks for: it rounds to the node's type
 #define OPDOCK_OPERATION(identifier, name, arguments, rule, derivatives) identifier,
@@ -143,7 +143,7 @@ class Graph {
   Id columns();
   // Converts `a` as x.to(type) does: with rounding to that type.
   Id cast(Id a, Type type);
-  // Converts `a` without rounding it to 16 bits, unless the graph is exact.
+  // Converts `a` without rounding it to 16 bits, unless the graph is exact and `a` no number.
   Id convert(Id a, Type type);
   // Applies an operation to as many arguments as it has; the others are kNone. Throws Error if a
   // type does not fit the rule, or if a reduction's operand does not vary along the row.
@@ -156,6 +156,9 @@ class Graph {
   void add_result(Id id);
 
   bool exact() const { return exact_; }
+  // Returns whether the node rounds to its type, if that is float16 or bfloat16. In an exact graph
+  // numbers that meet a tensor do not, as PyTorch multiplies and divides by them in float32.
+  bool rounds(Id id) const;
   const Node& operator[](Id id) const { return nodes_[static_cast<size_t>(id)]; }
   Id size() const { return static_cast<Id>(nodes_.size()); }
   // Arguments come before the nodes that use them.

@@ -322,6 +322,25 @@ TEST(Evaluate, ExactGraphsRoundEachNode) {
   EXPECT_EQ(run("sum(x * 1.5)", {x})[0].real[0], 3075);
 }
 
+// PyTorch 2.13: torch.tensor([3.0, 1.0], dtype=torch.float16) * 0.1 is [0.300048828125,
+// 0.0999755859375], and by 0.1 rounded to float16 the first would be 0.2998046875.
+TEST(Evaluate, ExactGraphsDoNotRoundNumbersThatMeetATensor) {
+  const Array x = floats({3, 1}, Type::kFloat16);
+  expect_floats(run("x * 0.1", {x}, true)[0], {0.300048828125, 0.0999755859375});
+  Argument half;
+  half.type = Type::kFloat16;
+  half.rank = 1;
+  const auto with_number = [&](const char* text) {
+    const Formula formula(text, {{"x"}, {"a", Parameter::Kind::kFloat}});
+    return evaluate(formula.graph({half, {}}, true), {x}, {0.1})[0];
+  };
+  expect_floats(with_number("x * a"), {0.300048828125, 0.0999755859375});
+  expect_floats(with_number("x / (1 / a)"), {0.300048828125, 0.0999755859375});
+  expect_floats(with_number("x * a.half()"), {0.2998046875, 0.0999755859375});
+  // What is chosen is a number of the tensor's type.
+  expect_floats(with_number("where(x > 2, x, a) * 3"), {9, 0.2998046875});
+}
+
 TEST(Evaluate, CastsRoundInEachGraph) {
   const Array x = floats({2049, 0.1}, Type::kFloat32);
   expect_floats(run("x.to(float16)", {x})[0], {2048, 0.0999755859375});

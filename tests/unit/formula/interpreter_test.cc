@@ -423,6 +423,28 @@ TEST(ExactGraphs, RoundEachNode) {
   }
 }
 
+// 3 * 0.1 rounds to another float16 than 3 times what 0.1 is as a float16.
+TEST(ExactGraphs, DoNotRoundNumbersThatMeetATensor) {
+  for (const bool is_scalar : {false, true}) {
+    Graph graph(true);
+    const Id x = graph.input("x", Type::kFloat16, 1);
+    const Id number = is_scalar ? graph.scalar("a", Type::kFloat64) : graph.constant(0.1);
+    graph.add_result(graph.apply(Op::kMul, x, number));
+    // A chosen number is rounded.
+    const Id least = graph.apply(Op::kMinimum, x, number);
+    graph.add_result(graph.apply(Op::kMul, x, least));
+    const Id chosen = graph.apply(Op::kWhere, graph.apply(Op::kLess, x, number), x, number);
+    graph.add_result(graph.apply(Op::kMul, x, chosen));
+    Tensor from(Type::kFloat16, {40}), product(Type::kFloat16, {40});
+    Tensor of_least(Type::kFloat16, {40}), of_chosen(Type::kFloat16, {40});
+    for (int64_t i = 0; i < 40; ++i) from.put(i, uint16_t{0x4200});  // 3
+    run(graph, {&from}, {&product, &of_least, &of_chosen}, {{0.1, 0}});
+    EXPECT_EQ(static_cast<double>(product.get(39).real), 0.300048828125);
+    EXPECT_EQ(static_cast<double>(of_least.get(39).real), 0.2998046875);
+    EXPECT_EQ(static_cast<double>(of_chosen.get(39).real), 0.2998046875);
+  }
+}
+
 TEST(Empty, HasTheResultsOfNothing) {
   Graph graph;
   const Id x = graph.input("x", Type::kFloat32, 2);
