@@ -154,10 +154,15 @@ class Evaluator {
     for (const Node& node : graph_.nodes()) values_.push_back(value_of(node));
     std::vector<Array> results;
     for (const Id id : graph_.results()) {
-      Array result = values_[static_cast<size_t>(id)];
-      // Arrays of values that are the same in the whole row have one column here.
+      const Array& value = values_[static_cast<size_t>(id)];
       const bool has_columns = (graph_[id].extent & kPerColumn) != 0;
-      if (!has_columns && !result.shape.empty()) result.shape.pop_back();
+      // Arrays of values that are the same in the whole row have one column here, or no dimensions.
+      Shape shape = space_;
+      if (!has_columns && !shape.empty()) shape.back() = 1;
+      Array result = make_array(value.type, shape);
+      for (size_t i = 0; i < result.real.size() + result.integer.size(); ++i)
+        set(&result, i, get(value, source(value.shape, shape, i)));
+      if (!has_columns && !shape.empty()) result.shape.pop_back();
       results.push_back(std::move(result));
     }
     return results;

@@ -22,12 +22,11 @@ struct Array {
 // Returns the results of the graph for these inputs, of the inputs' types, and scalars (integers
 // and bools of which are passed as doubles). Floats are computed in float64, whatever their type,
 // and are not rounded, except that kCast rounds to a narrower float and an exact graph each node
-// to its type, but for leaves and numbers that meet a tensor (Graph::rounds()); integers wrap as their types do, and an integer divided by 0 is 0.
-// The shape of a result is the broadcast shape of the inputs that it depends on, from the right,
-// without the last dimension if the result is the same in the whole row; the result of a formula
-// without inputs has the shape []. row() and column() depend on all inputs. Throws Error if shapes
-// cannot be broadcast, if a reduction's operand has fewer columns than another input, and for the
-// largest of no elements.
+// to its type, but for leaves and numbers that meet a tensor (Graph::rounds()); integers wrap as
+// their types do, and an integer divided by 0 is 0. The shape of a result is that to which all
+// inputs are broadcast, without the last dimension if the result is the same in the whole row
+// (space.h); that of a formula without inputs is []. Throws Error if shapes cannot be broadcast, if
+// a reduction's operand has fewer columns than another input, and for the largest of no elements.
 std::vector<Array> evaluate(const Graph& graph, const std::vector<Array>& inputs,
                             const std::vector<double>& scalars);
 
