@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "formula/canonical.h"
 #include "formula/fold.h"
 #include "formula/messages.h"
 
@@ -35,26 +36,6 @@ std::string text_of(const Node& node) {
     text += "=" + (is_float(node.type) ? std::to_string(bits) : std::to_string(node.value.integer));
   }
   return text;
-}
-
-bool is_commutative(Op op) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kMul:
-    case Op::kMaximum:
-    case Op::kMinimum:
-    case Op::kEqual:
-    case Op::kNotEqual:
-    case Op::kLogicalAnd:
-    case Op::kLogicalOr:
-    case Op::kLogicalXor:
-    case Op::kBitwiseAnd:
-    case Op::kBitwiseOr:
-    case Op::kBitwiseXor:
-      return true;
-    default:
-      return false;
-  }
 }
 
 // Returns whether every number of `from` is a number of `to`.
@@ -382,6 +363,7 @@ Graph Graph::simplified() const {
   out.inputs_ = inputs_;
   out.scalars_ = scalars_;
   std::vector<Id> place(nodes_.size(), kNone);
+  const std::vector<Rank> rank = ranks(*this);
   // Depth first from the results, without recursion: a formula may be deep.
   std::vector<Id> stack;
   for (const Id result : results_) {
@@ -389,8 +371,12 @@ Graph Graph::simplified() const {
     while (!stack.empty()) {
       const Id id = stack.back();
       const Node& old = (*this)[id];
+      std::array<Id, 3> args = old.args;
+      if (is_commutative(old.op) &&
+          rank[static_cast<size_t>(args[1])] < rank[static_cast<size_t>(args[0])])
+        std::swap(args[0], args[1]);
       Id missing = kNone;
-      for (const Id arg : old.args)
+      for (const Id arg : args)
         if (arg != kNone && place[static_cast<size_t>(arg)] == kNone && missing == kNone)
           missing = arg;
       if (missing != kNone) {
@@ -399,7 +385,6 @@ Graph Graph::simplified() const {
       }
       stack.pop_back();
       if (place[static_cast<size_t>(id)] != kNone) continue;
-      std::array<Id, 3> args = old.args;
       for (Id& arg : args)
         if (arg != kNone) arg = place[static_cast<size_t>(arg)];
       if (is_commutative(old.op) && args[0] > args[1]) std::swap(args[0], args[1]);

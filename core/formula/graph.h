@@ -170,7 +170,8 @@ class Graph {
   bool has_reductions() const;
 
   // Returns the graph with only the nodes that its results need, in an order that depends on
-  // nothing else. All inputs and scalars stay, so that their numbers do.
+  // nothing else: neither on that in which they were made, nor on which argument of a sum, product
+  // or the like stood first. All inputs and scalars stay, so that their numbers do.
   Graph simplified() const;
   // Returns a text that is equal for graphs that compute the same in the same way, and different
   // for all others: names do not matter. For keys.
