@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formula/cpu_blocks.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace opdock::formula {
+namespace {
+
+template <class T>
+void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    T element;
+    std::memcpy(&element, from + i * from_step * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    std::memcpy(to + i * to_step * static_cast<int64_t>(sizeof(T)), &element, sizeof(T));
+  }
+}
+
+}  // namespace
+
+Memory allocate(size_t bytes) {
+  Memory memory(static_cast<char*>(::operator new[](bytes, std::align_val_t(64))));
+  std::memset(memory.get(), 0, bytes);
+  return memory;
+}
+
+void copy(int size, void* to, int64_t to_step, const void* from, int64_t from_step, int64_t n) {
+  char* const out = static_cast<char*>(to);
+  const char* const in = static_cast<const char*>(from);
+  switch (size) {
+    case 1:
+      return copy_steps<uint8_t>(out, to_step, in, from_step, n);
+    case 2:
+      return copy_steps<uint16_t>(out, to_step, in, from_step, n);
+    case 4:
+      return copy_steps<uint32_t>(out, to_step, in, from_step, n);
+    default:
+      return copy_steps<uint64_t>(out, to_step, in, from_step, n);
+  }
+}
+
+void fill(Kind kind, void* block, Value value, int64_t n) {
+  switch (kind) {
+    case Kind::kFloat:
+      std::fill_n(static_cast<float*>(block), n, static_cast<float>(value.real));
+      break;
+    case Kind::kDouble:
+      std::fill_n(static_cast<double*>(block), n, value.real);
+      break;
+    case Kind::kInteger:
+      std::fill_n(static_cast<int64_t*>(block), n, value.integer);
+      break;
+    case Kind::kBool:
+      std::fill_n(static_cast<int32_t*>(block), n, value.integer != 0 ? -1 : 0);
+      break;
+  }
+}
+
+void spread(Kind kind, void* block, int64_t n) {
+  if (n <= 1) return;
+  const int size = size_of(kind);
+  copy(size, static_cast<char*>(block) + size, 1, block, 0, n - 1);
+}
+
+}  // namespace opdock::formula
