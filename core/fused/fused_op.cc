@@ -9,6 +9,7 @@
 #include "call/invocation.h"
 #include "call/parallel.h"
 #include "formula/gradient.h"
+#include "manifest/formula_parameters.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
 
@@ -242,10 +243,7 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text)
       formula(std::move(text)),
       schema_text(schema.text()),
       doc(formula.text()) {
-  if (schema.returns.size() != formula.num_results())
-    throw formula::Error("found " + std::to_string(formula.num_results()) +
-                         " results of the formula, wanted the " +
-                         std::to_string(schema.returns.size()) + " of the schema");
+  check_fit(schema, formula);
   fill_in();
 }
 
@@ -259,13 +257,6 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text, std::vector<size_t> of)
 }
 
 void FusedOp::fill_in() {
-  if (schema.first_tensor() < 0)
-    throw formula::Error("found no tensor among the parameters, wanted at least one");
-  for (const SchemaReturn& result : schema.returns) {
-    if (result.type.tag != OPDOCK_TAG_TENSOR || result.type.list || result.type.optional)
-      throw formula::Error("found a result of type " + to_text(result.type) +
-                           ", wanted Tensor or Tensor(a!)");
-  }
   op.struct_size = sizeof op;
   op.flags =
       OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_CAPTURE_SAFE | OPDOCK_OP_IN_PLACE | OPDOCK_OP_DETERMINISTIC;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manifest/formula_parameters.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,76 @@ std::vector<formula::Parameter> formula_parameters(const Schema& schema) {
     params.push_back(std::move(made));
   }
   return params;
+}
+
+void check_fit(const Schema& schema, const formula::Formula& formula) {
+  if (schema.first_tensor() < 0)
+    throw formula::Error("found no tensor among the parameters, wanted at least one");
+  if (schema.returns.size() != formula.num_results())
+    throw formula::Error("found " + std::to_string(formula.num_results()) +
+                         " results of the formula, wanted the " +
+                         std::to_string(schema.returns.size()) + " of the schema");
+  for (const SchemaReturn& result : schema.returns) {
+    if (result.type.tag != OPDOCK_TAG_TENSOR || result.type.list || result.type.optional)
+      throw formula::Error("found a result of type " + to_text(result.type) +
+                           ", wanted Tensor or Tensor(a!)");
+  }
+}
+
+std::vector<formula::Argument> common_arguments(const Schema& schema, formula::Type type) {
+  std::vector<formula::Argument> arguments;
+  for (const SchemaParam& param : schema.params) {
+    formula::Argument made;
+    made.type = type;
+    const std::optional<SchemaDefault>& fallback = param.fallback;
+    if (param.type.tag == OPDOCK_TAG_BOOL || param.type.tag == OPDOCK_TAG_STRING) {
+      made.is_present = !fallback || fallback->tag != OPDOCK_TAG_NONE;
+      made.flag = fallback && fallback->integer != 0;
+      if (fallback) made.text = fallback->text;
+    }
+    arguments.push_back(std::move(made));
+  }
+  return arguments;
+}
+
+// Returns the formula's graph for tensors of that type, or nothing if it does not take them.
+static std::optional<formula::Graph> common_graph(const Schema& schema,
+                                                  const formula::Formula& formula,
+                                                  formula::Type type) {
+  try {
+    return formula.graph(common_arguments(schema, type));
+  } catch (const formula::Error&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> common_shape_rules(const Schema& schema, const formula::Formula& formula) {
+  const int first = schema.first_tensor();
+  if (first < 0) return {};
+  const std::string& name = schema.params[static_cast<size_t>(first)].name;
+  // A result whose type is the same for two types of arguments does not follow them. Integers and
+  // floats are tried, because bits have only the former.
+  std::optional<formula::Graph> graph, other;
+  for (const auto& [one, two] : {std::pair(formula::Type::kFloat32, formula::Type::kFloat16),
+                                 std::pair(formula::Type::kInt32, formula::Type::kInt16)}) {
+    graph = common_graph(schema, formula, one);
+    other = common_graph(schema, formula, two);
+    if (graph && other) break;
+  }
+  std::vector<std::string> rules;
+  for (size_t i = 0; i < schema.returns.size(); ++i) {
+    if (!schema.returns[i].is_fresh_tensor()) continue;
+    std::string rule = "like " + name;
+    if (graph && other) {
+      const formula::Node& node = (*graph)[graph->results()[i]];
+      if (graph->has_reductions() && (node.extent & formula::kPerColumn) == 0)
+        rule = "[" + name + ".shape[:-1]]";
+      if (node.type == (*other)[other->results()[i]].type)
+        rule += ", dtype " + std::string(formula::name_of(node.type));
+    }
+    rules.push_back(std::move(rule));
+  }
+  return rules;
 }
 
 }  // namespace opdock

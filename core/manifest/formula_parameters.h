@@ -1,7 +1,9 @@
-// The parameters of a formula, as an op's schema declares them.
+// A formula's parameters, as an op's schema declares them, and what its results' shapes follow
+// from.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "formula/formula.h"
@@ -11,5 +13,20 @@ namespace opdock {
 
 // Throws Error for a parameter of a type that formulas do not take.
 std::vector<formula::Parameter> formula_parameters(const Schema& schema);
+
+// Checks that the formula's results are the schema's, and that some parameter is a tensor. Throws
+// formula::Error.
+void check_fit(const Schema& schema, const formula::Formula& formula);
+
+// Returns the arguments of a common call, one for each parameter that formula_parameters() has:
+// all optional tensors and numbers are there, tensors are of `type` and have rows, and choices are
+// their defaults.
+std::vector<formula::Argument> common_arguments(const Schema& schema, formula::Type type);
+
+// Returns a shape rule for each fresh result: that of the first tensor, without its last dimension
+// if the result is the same in the whole row, and with the result's dtype if that is not the
+// tensor's. They are right for calls in which no other tensor has more elements, and in which the
+// choices do not change this. formula: over formula_parameters(schema).
+std::vector<std::string> common_shape_rules(const Schema& schema, const formula::Formula& formula);
 
 }  // namespace opdock

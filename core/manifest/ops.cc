@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/sha256.h"
@@ -28,6 +29,7 @@ class OpChecker {
   OpChecker(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes)
       : manifest_(*manifest),
         op_(&manifest->ops.back()),
+        is_formula_(toml.contains("formula")),
         table_(toml, "", mistakes),
         mistakes_(mistakes) {}
 
@@ -43,7 +45,7 @@ class OpChecker {
     op_->name = schema->name;
     op_->schema = schema->text();
     check_name();
-    if (!op_->formula.empty()) check_formula(*schema);
+    if (is_formula_ && (op_->formula.empty() || !check_formula(*schema))) return;
     check_shape_rules(*schema);
     check_device_arg(*schema);
     check_elsewhere(*schema);
@@ -57,24 +59,47 @@ class OpChecker {
       mistake(table_.place("schema"), "a second op of this name", "each name once in a plugin");
   }
 
-  void check_formula(const Schema& schema) {
+  // Returns whether the formula fits the schema, so that the rest can be checked.
+  bool check_formula(const Schema& schema) {
     try {
       const formula::Formula parsed(op_->formula, formula_parameters(schema));
-      if (parsed.num_results() != schema.returns.size())
-        mistake(table_.place("formula"),
-                fmt::format("\"formula\": {} results", parsed.num_results()),
-                fmt::format("the {} of the schema", schema.returns.size()));
+      check_fit(schema, parsed);
+      if (op_->shape.empty()) op_->shape = common_shape_rules(schema, parsed);
+      if (op_->doc.empty()) op_->doc = parsed.text();
+      return true;
+    } catch (const formula::SyntaxError& problem) {
+      mistake_in_formula(problem);
     } catch (const formula::Error& problem) {
-      mistake(table_.place("formula"), std::string("\"formula\": ") + problem.what(),
-              "a formula of the op's parameters (docs/reference/formulas.md)");
+      told(table_.place("formula"), problem.what());
     } catch (const Error& problem) {
-      mistake(table_.place("schema"), problem.what(), "types that formulas take");
+      told(table_.place("schema"), problem.what());
     }
-    // A result has the shape of the first tensor, unless the op says otherwise.
-    const int first = schema.first_tensor();
-    if (op_->shape.empty() && first >= 0)
-      op_->shape.assign(schema.fresh_results(),
-                        "like " + schema.params[static_cast<size_t>(first)].name);
+    return false;
+  }
+
+  // Reports a fault of the formula at its place in the file, without the formula's own lines.
+  void mistake_in_formula(const formula::SyntaxError& problem) {
+    const std::string& text = op_->formula;
+    size_t offset = 0;
+    for (int line = 1; line < problem.line; ++line) offset = text.find('\n', offset) + 1;
+    offset = std::min(offset + static_cast<size_t>(problem.column - 1), text.size());
+    const TextPlace begin = table_.place("formula");
+    const TextPlace at = place_in(manifest_.text, begin, text, offset);
+    std::string what = problem.what();
+    what.resize(std::min(what.find('\n'), what.size()));
+    const std::string place = fmt::format("line {}, column {}: ", problem.line, problem.column);
+    const bool is_found = at.line != begin.line || at.column != begin.column;
+    if (is_found && what.starts_with(place)) what.erase(0, place.size());
+    told(at, what);
+  }
+
+  // Reports "found …, wanted …" about the formula.
+  void told(TextPlace place, std::string_view text) {
+    if (text.starts_with("found ")) text.remove_prefix(6);
+    const size_t comma = std::min(text.find(", wanted "), text.size());
+    std::string wanted(text.substr(std::min(comma + 9, text.size())));
+    if (wanted.empty()) wanted = "a formula of the op's parameters (docs/reference/formulas.md)";
+    mistake(place, "\"formula\": " + std::string(text.substr(0, comma)), std::move(wanted));
   }
 
   void check_shape_rules(const Schema& schema) {
@@ -150,6 +175,7 @@ class OpChecker {
 
   const Manifest& manifest_;
   OpDecl* op_;
+  bool is_formula_;
   TomlTable table_;
   std::vector<Mistake>* mistakes_;
 };
@@ -161,9 +187,8 @@ static std::string meant(const std::string& name) {
   return name.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", name);
 }
 
-// What an op by a formula need not say.
+// What an op by a formula need not say; check_formula() adds its doc and its shape.
 static void add_defaults(OpDecl* op) {
-  if (op->doc.empty()) op->doc = op->formula;
   if (op->devices.empty()) op->devices = kDevices;
   if (op->dtypes.empty()) op->dtypes = {"float32", "float16", "bfloat16", "float64"};
   if (op->flags.empty()) op->flags = {"thread-safe", "capture-safe", "in-place", "deterministic"};
@@ -177,7 +202,7 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
   op.schema = table.text("schema", true);
   op.schema_line = table.place("schema").line;
   op.formula = table.text("formula", false);
-  const bool is_own = op.formula.empty();
+  const bool is_own = !toml.contains("formula");
   op.doc = table.text("doc", is_own);
   op.shape = table.texts("shape", false);
   op.devices = table.texts("devices", is_own);

@@ -34,10 +34,19 @@ TextPlace place_in(const std::string& file, TextPlace begin, std::string_view te
   }
   if (at == file.npos) return begin;
   // Columns count characters, so the text is found only if everything before it in its line is
-  // ASCII. The text does not include its opening quote.
-  at += begin.column;
-  if (at > file.size() || file.compare(at, text.size(), text) != 0) return begin;
-  return {begin.line, begin.column + 1 + static_cast<uint32_t>(offset)};
+  // ASCII. The text includes neither its opening quotes nor a line's end right after three of them.
+  at += begin.column - 1;
+  if (at >= file.size()) return begin;
+  const bool is_long = file.compare(at, 3, std::string(3, file[at])) == 0;
+  size_t first = at + (is_long ? 3 : 1);
+  if (is_long && file.compare(first, 1, "\n") == 0) ++first;
+  if (first > file.size() || file.compare(first, text.size(), text) != 0) return begin;
+  const size_t end = first + offset;
+  const auto lines = std::count(file.begin() + static_cast<ptrdiff_t>(at),
+                                file.begin() + static_cast<ptrdiff_t>(end), '\n');
+  if (lines == 0) return {begin.line, begin.column + static_cast<uint32_t>(end - at)};
+  return {begin.line + static_cast<uint32_t>(lines),
+          static_cast<uint32_t>(end - file.rfind('\n', end - 1))};
 }
 
 TextPlace TomlTable::place() const {

@@ -64,7 +64,7 @@ class TomlTable {
 };
 
 // Returns the place of character `offset` of the text that begins at `begin`. file: the file's
-// bytes. Returns `begin` itself if the file has the text with escapes or on several lines.
+// bytes. Returns `begin` itself if the file has the text with escapes.
 TextPlace place_in(const std::string& file, TextPlace begin, std::string_view text, size_t offset);
 
 // Returns ` (did you mean "x"?)` with the word of `known` nearest to `word`, or "" if none is near.

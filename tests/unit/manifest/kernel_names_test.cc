@@ -118,10 +118,10 @@ TEST(KernelNames, MistakesInAManifestHaveTheirPlace) {
   EXPECT_EQ(mistakes,
             "plugin.toml:14:10: [device]: \"kernels\": an empty element of a list\n"
             "plugin.toml:14:21: [device]: \"kernels\": text behind a list\n");
-  // For a text with escapes or on several lines, the place is the text's beginning.
-  EXPECT_FALSE(read_kernels("kernels = [\"\\u0066<{a, }>\"]\n", &mistakes));
-  EXPECT_TRUE(mistakes.starts_with("plugin.toml:12:12: ")) << mistakes;
   EXPECT_FALSE(read_kernels("kernels = [\"\"\"\nf<{a, }>\"\"\"]\n", &mistakes));
+  EXPECT_TRUE(mistakes.starts_with("plugin.toml:13:7: ")) << mistakes;
+  // For a text with escapes, the place is the text's beginning.
+  EXPECT_FALSE(read_kernels("kernels = [\"\\u0066<{a, }>\"]\n", &mistakes));
   EXPECT_TRUE(mistakes.starts_with("plugin.toml:12:12: ")) << mistakes;
 }
 
