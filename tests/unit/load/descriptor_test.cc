@@ -81,5 +81,18 @@ TEST(Descriptor, HasNoDecidingParameterWithoutTensors) {
             "op f: device_arg 1 | op f: device_arg 0, as there is no tensor, as the note says\n");
 }
 
+TEST(Descriptor, HasFunctionsOrAFormula) {
+  MatchingDescriptor scene("f(Tensor x) -> Tensor");
+  scene.op.plan = nullptr;
+  scene.op.run = nullptr;
+  const char* const neither = "op f: plan is NULL | a pointer\nop f: run is NULL | a pointer\n";
+  EXPECT_EQ(scene.check(), neither);
+  scene.op.formula = "x + 1";
+  EXPECT_EQ(scene.check(), "");
+  // A struct that ends before the member has none, whatever lies there.
+  scene.op.struct_size = offsetof(opdock_op, formula);
+  EXPECT_EQ(scene.check(), neither);
+}
+
 }  // namespace
 }  // namespace opdock

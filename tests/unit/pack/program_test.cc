@@ -236,6 +236,35 @@ TEST(OpdockPack, ChecksAndWritesTheOpsHeaderAlone) {
   EXPECT_EQ(last_write_time(header), old);
 }
 
+TEST(OpdockPack, AnOpThatIsAFormulaHasNoFunctions) {
+  TemporaryFolder folder;
+  folder.write("p/plugin.toml", R"(name = "p"
+version = "1.2"
+license = "MIT"
+[[op]]
+schema = 'f(Tensor x, str mode="a") -> Tensor'
+formula = """
+y = x + 1 if mode == "a" else x
+return y
+"""
+)");
+  const std::string base = folder.path().string();
+  const std::string header = base + "/ops.h", toml = "--toml " + base + "/p/plugin.toml";
+  const Outcome outcome = pack(folder, toml + " --out-dir " + base + "/a");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(outcome.text, "");
+  const std::string entry = contents(folder.path() / "a/entry.c");
+  EXPECT_NE(entry.find("    .formula = \"y = x + 1 if mode == \\042a\\042 else x\\012return "
+                       "y\\012\",\n};"),
+            std::string::npos)
+      << entry;
+  for (const char* function :
+       {"opdock_f_plan", "opdock_f_prepare", "opdock_f_run", ".plan", ".run"})
+    EXPECT_EQ(entry.find(function), std::string::npos) << function;
+  ASSERT_EQ(pack(folder, toml + " --ops-header " + header).status, 0);
+  EXPECT_EQ(contents(header).find("f("), std::string::npos) << contents(header);
+}
+
 TEST(OpdockPack, EachMistakeIsALineForEditors) {
   TemporaryFolder folder;
   write_plugin(folder);
