@@ -54,16 +54,25 @@ opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolv
   }
 }
 
-const char* opdock_function::doc() const {
-  const opdock::ForkAwareGuard guard(&doc_lock_);
+const char* opdock_function::loaded(
+    LoadedText* text, std::string (opdock::Resolver::*find)(const opdock_function&)) const {
+  const opdock::ForkAwareGuard guard(&texts_lock_);
   if (!guard) return "";
-  if (!doc_known_) {
-    std::string text = resolver_->doc(*this);
+  if (!text->is_known) {
+    std::string found = (resolver_->*find)(*this);
     const opdock::NoFork no_fork;
-    doc_ = std::move(text);
-    doc_known_ = true;
+    text->text = std::move(found);
+    text->is_known = true;
   }
-  return doc_.c_str();
+  return text->text.c_str();
+}
+
+const char* opdock_function::doc() const {
+  return loaded(&doc_, &opdock::Resolver::doc);
+}
+
+const char* opdock_function::formula() const {
+  return loaded(&formula_, &opdock::Resolver::formula);
 }
 
 void opdock::Resolver::log(int32_t level, const char* message) {

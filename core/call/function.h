@@ -57,6 +57,12 @@ class Resolver {
   // Returns the op's documentation; "" if it is not available. Loads the best provider if
   // necessary.
   virtual std::string doc(const opdock_function& function) = 0;
+  // Returns the op's formula, in its own layout; "" if it has none, or if it is not available.
+  // Loads the best provider if necessary.
+  virtual std::string formula(const opdock_function& function) {
+    (void)function;
+    return "";
+  }
   // Returns the generator from which ops on `device` draw if the caller passes none; NULL if there
   // is none. It lives as long as the resolver. Any thread.
   virtual opdock_generator* generator(opdock_device device) {
@@ -90,7 +96,8 @@ struct opdock_function {
   const opdock_function_info& info() const { return description_.info(); }
   const std::vector<uint8_t>& arg_devices() const { return description_.declared().arg_devices; }
   const std::vector<opdock::ShapeRule>& rules() const { return description_.declared().rules; }
-  const char* doc() const;  // loads on first use
+  const char* doc() const;      // loads on first use
+  const char* formula() const;  // the same
   opdock::Resolver* resolver() const { return resolver_; }
   const opdock_param* params() const { return info().params; }
   uint32_t num_params() const { return num_params_; }
@@ -157,9 +164,15 @@ struct opdock_function {
 
   mutable std::atomic<opdock::Target*> cpu_{nullptr};
   mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};
-  mutable opdock::ForkAwareLock doc_lock_;  // guards the next two members
-  mutable bool doc_known_ = false;
-  mutable std::string doc_;
+  // A text that is in a plugin's code.
+  struct LoadedText {
+    bool is_known = false;
+    std::string text;
+  };
+  const char* loaded(LoadedText* text,
+                     std::string (opdock::Resolver::*find)(const opdock_function&)) const;
+  mutable opdock::ForkAwareLock texts_lock_;  // guards the next two members
+  mutable LoadedText doc_, formula_;
 };
 
 namespace opdock {

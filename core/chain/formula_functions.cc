@@ -40,6 +40,7 @@ class FormulaResolver : public Resolver {
   void waiting(bool begins) override { others_.waiting(begins); }
   bool cancelled() override { return others_.cancelled(); }
   std::string doc(const opdock_function&) override { return op_->doc; }
+  std::string formula(const opdock_function&) override { return op_->doc; }
   Status compile_kernel(opdock_device device, const std::string& name, std::string source,
                         const char* kernel, opdock_kernel** out) override {
     return others_.compile_kernel(device, name, std::move(source), kernel, out);

@@ -49,6 +49,7 @@ class FunctionTable : public Resolver {
   // Implements opdock_manual_seed.
   void seed(uint64_t seed) { generators_.seed(seed); }
   std::string doc(const opdock_function& function) override;
+  std::string formula(const opdock_function& function) override;
 
   // Returns how the op was resolved on the device or, if it was not yet, how it would be. NULL if
   // no schema is known.
@@ -72,6 +73,10 @@ class FunctionTable : public Resolver {
   // Adds the reasons to the record's run-time compilation step.
   void record_failure(const opdock_function& function, const Target& target,
                       const std::vector<Reason>& reasons);
+  // Returns the function's op as the best provider that loads describes it. If there is none,
+  // returns nullptr and sets *source to the source plugin that declares it, if there is one.
+  const opdock_op* described(const opdock_function& function,
+                             std::shared_ptr<const SourcePlugin>* source);
   // Returns what the first plugin that provides the op declares.
   Declared declared(const ChainRequest& wanted);
   // Finds the schema under this name: that of the best plugin that may serve, else of any. If none

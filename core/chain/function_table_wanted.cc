@@ -1,9 +1,12 @@
-// Finds an op's schema and what its plugins declare; only the documentation loads a plugin.
+// Finds an op's schema and what its plugins declare; only the documentation and the formula load a
+// plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/host.h"
 #include "chain/declared.h"
 #include "chain/function_table.h"
+#include "formula/formula.h"
 #include "load/loader.h"
+#include "manifest/formula_parameters.h"
 #include "manifest/manifest.h"
 #include "schema/op_flags.h"
 
@@ -106,7 +109,8 @@ Declared FunctionTable::declared(const ChainRequest& wanted) {
   return found;
 }
 
-std::string FunctionTable::doc(const opdock_function& function) {
+const opdock_op* FunctionTable::described(const opdock_function& function,
+                                          std::shared_ptr<const SourcePlugin>* source) {
   const std::string& op = function.schema().name;
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
   for (const CandidatePtr& candidate : catalog->providers(function.name())) {
@@ -117,17 +121,37 @@ std::string FunctionTable::doc(const opdock_function& function) {
     if (plugin == nullptr) continue;
     for (uint32_t i = 0; i < plugin->descriptor->num_ops; ++i) {
       const opdock_op* one = plugin->descriptor->ops[i];
-      if (one != nullptr && one->schema != nullptr && claim.schema == one->schema &&
-          one->doc != nullptr) {
-        return one->doc;
-      }
+      if (one != nullptr && one->schema != nullptr && claim.schema == one->schema) return one;
     }
   }
-  for (const SourcePtr& source : catalog->source_providers(function.name())) {
-    const OpDecl& declared = *declaration_of(*source, op);
-    if (declared.schema == function.info().schema) return declared.doc;
+  for (const SourcePtr& one : catalog->source_providers(function.name())) {
+    if (declaration_of(*one, op)->schema != function.info().schema) continue;
+    *source = one;
+    break;
   }
-  return "";
+  return nullptr;
+}
+
+std::string FunctionTable::doc(const opdock_function& function) {
+  SourcePtr source;
+  if (const opdock_op* op = described(function, &source)) return op->doc == nullptr ? "" : op->doc;
+  return source == nullptr ? "" : declaration_of(*source, function.schema().name)->doc;
+}
+
+std::string FunctionTable::formula(const opdock_function& function) {
+  SourcePtr source;
+  std::string text;
+  if (const opdock_op* op = described(function, &source)) {
+    if (OPDOCK_HAS(op, opdock_op, formula) && op->formula != nullptr) text = op->formula;
+  } else if (source != nullptr) {
+    text = declaration_of(*source, function.schema().name)->formula;
+  }
+  if (text.empty()) return text;
+  try {
+    return formula::Formula(text, formula_parameters(function.schema())).text();
+  } catch (const std::exception&) {
+    return text;  // A call says what is wrong with it.
+  }
 }
 
 }  // namespace opdock

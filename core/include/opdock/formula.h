@@ -45,6 +45,22 @@ OPDOCK_EXPORT opdock_status opdock_make_gradient(opdock_runtime* runtime, const 
                                                  const char* formula, const char* params,
                                                  opdock_function** out, char* error,
                                                  uint32_t error_size);
+/* [any thread]
+ * Returns the formula of the function's op in its own layout, one statement a line; "" if the op
+ * has none. If the op is a plugin's, this loads the plugin, and returns "" if that fails. Valid as
+ * long as the function. */
+OPDOCK_EXPORT const char* opdock_function_formula(const opdock_function* function);
+
+/* [any thread]
+ * Writes the source of the kernel that a call on a GPU compiles, in which tensors have the dtype
+ * ("float16"), all rows are contiguous, optional tensors and numbers are there, and choices have
+ * their defaults. Rows have 4096 elements: kernels with reductions depend on that. For CUDA and HIP
+ * the source is the same. *out is a NUL-terminated text; free it with opdock_free. Compiles
+ * nothing. OPDOCK_NOT_FOUND: the op has no formula, or its plugin cannot be loaded.
+ * OPDOCK_INVALID_ARGUMENT: there is no such dtype, or the formula does not take it. */
+OPDOCK_EXPORT opdock_status opdock_formula_source(const opdock_function* function,
+                                                  const char* dtype, char** out, char* error,
+                                                  uint32_t error_size);
 
 #ifdef __cplusplus
 }
