@@ -26,6 +26,7 @@ struct Arguments {
   GpuMachine machine;              // for list and explain
   ListCommand list;
   InspectCommand inspect;
+  ShowCommand show;
   RunOptions run;
   BuildCommand build;
   InstallCommand install;

@@ -48,7 +48,14 @@ int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
 // Reports on DeepSpeed's ops. Becomes a Python process, as author_command() does.
 int deepspeed_doctor_command(const std::string& plugin_path, bool json);
-int show_command(const std::string& plugin_path, const std::string& op, bool json);
+struct ShowCommand {
+  std::string plugin_path;
+  std::string op;
+  bool kernel = false;  // print only the source of the kernel that the op's formula becomes
+  std::string dtype;    // of that kernel's tensors; empty: the first that is declared
+  bool json = false;
+};
+int show_command(const ShowCommand& command);
 // Prints a reason code. Returns false, and prints nothing, if there is none of that name.
 bool explain_code(const std::string& name, bool json);
 struct InstallCommand {
@@ -100,6 +107,7 @@ int build_for_install(const BuildCommand& command, std::string* file);
 struct NewCommand {
   std::string name;          // name of the plugin, its op and the folder
   std::string kind = "cpu";  // a folder of templates: "cpu", "device", "nvcc"
+  std::string formula;       // of an op that has nothing else; empty: one of `kind`
   std::string folder;        // where the new one goes; empty: the current one
   bool json = false;
 };

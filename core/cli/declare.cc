@@ -141,7 +141,14 @@ void declare_reports(CLI::App* app, Arguments* args) {
   add_gpu_machine(list, &machine->gpus, &machine->driver, &machine->cuda, &machine->rocm);
   add_plugin_path(list, args);
   CLI::App* show = add(app, args, "show", "Show an op: signature, documentation, devices, dtypes");
-  show->add_option("OP", args->subject, "An op, or PLUGIN/OP")->type_name("NAME")->required();
+  show->add_option("OP", args->show.op, "An op, or PLUGIN/OP")->type_name("NAME")->required();
+  CLI::Option* kernel = show->add_flag(
+      "--kernel", args->show.kernel,
+      "Instead: the source of the kernel that the op's formula becomes, for CUDA and HIP");
+  show->add_option("--dtype", args->show.dtype,
+                   "Of its tensors, such as float16; default: the first that the op has")
+      ->type_name("DTYPE")
+      ->needs(kernel);
   add_plugin_path(show, args);
   CLI::App* explain =
       add(app, args, "explain",
@@ -300,6 +307,11 @@ void declare_author(CLI::App* app, Arguments* args) {
            "cpu; device: also kernels that NVRTC compiles; nvcc: also a .cu file"),
        {"cpu", "device", "nvcc"})
       ->capture_default_str();
+  new_plugin
+      ->add_option("--formula", args->new_plugin.formula,
+                   "Instead: an op that is this formula of tensors, such as \"x * sigmoid(x)\"")
+      ->type_name("FORMULA")
+      ->excludes("--kind");
   new_plugin->add_option("--in", args->new_plugin.folder, "Where the folder goes; default: here")
       ->type_name("FOLDER");
   CLI::App* test =

@@ -74,8 +74,12 @@ int dispatch(const Arguments& args) {
     for (std::string& path : inspect.paths) path = opdock::cli::file_named(path);
     return opdock::cli::inspect_command(inspect);
   }
-  if (command == "show")
-    return opdock::cli::show_command(args.plugin_path, args.subject, args.json);
+  if (command == "show") {
+    opdock::cli::ShowCommand show = args.show;
+    show.json = args.json;
+    show.plugin_path = args.plugin_path;
+    return opdock::cli::show_command(show);
+  }
   if (command == "install") {
     opdock::cli::InstallCommand install = args.install;
     install.json = args.json;

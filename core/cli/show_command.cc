@@ -5,6 +5,7 @@
 #include "base/texts.h"
 #include "commands.h"
 #include "fmt/format.h"
+#include "opdock/formula.h"
 #include "report_text.h"
 
 namespace opdock::cli {
@@ -36,10 +37,28 @@ std::string served_by(const Report& record) {
   return fmt::format("nothing; `opdock explain` says why");
 }
 
+// Prints "formula" beside the lines of the formula.
+void print_formula(const std::string& formula) {
+  std::string text = lines(formula, 2 + kLabel);
+  text.replace(0, 2 + kLabel, fmt::format("  {:<{}}", "formula", kLabel));
+  print(text);
+}
+
+std::string kernel_source(const opdock_function* function, const std::string& dtype) {
+  char* text = nullptr;
+  check([&](char* error, uint32_t size) {
+    return opdock_formula_source(function, dtype.c_str(), &text, error, size);
+  });
+  std::string source = text;
+  opdock_free(text);
+  return source;
+}
+
 }  // namespace
 
-int show_command(const std::string& plugin_path, const std::string& op, bool json) {
-  const Runtime runtime(plugin_path);
+int show_command(const ShowCommand& command) {
+  const std::string& op = command.op;
+  const Runtime runtime(command.plugin_path);
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_explain_json(runtime.get(), op.c_str(), out, error, size);
   });
@@ -61,24 +80,47 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
   const Report& candidates = report.at("candidates");
   const Report& best = candidates.at(0).at("op");
   std::string schema = best.at("schema").get<std::string>();
-  std::string doc = text_of(best, "doc");
+  std::string doc = text_of(best, "doc"), formula;
   if (opdock_get_function(runtime.get(), op.c_str(), &function, nullptr, 0) == OPDOCK_OK) {
     schema = opdock_describe(function)->schema;
     doc = opdock_function_doc(function);
+    formula = opdock_function_formula(function);
+  }
+  std::string kernel;
+  if (command.kernel) {
+    check([&](char* error, uint32_t size) {
+      return opdock_get_function(runtime.get(), op.c_str(), &function, error, size);
+    });
+    std::string dtype = command.dtype;
+    if (dtype.empty() && !best.at("dtypes").empty())
+      dtype = best.at("dtypes").at(0).get<std::string>();
+    kernel = kernel_source(function, dtype.empty() ? "float32" : dtype);
   }
   const int status = report.at("usable").get<bool>() ? kGood : kExitUnusable;
-  if (json) {
-    print_json({{"name", op},
-                {"schema", schema},
-                {"doc", doc.empty() ? Report(nullptr) : Report(doc)},
-                {"usable", report.at("usable")},
-                {"chain", report.at("chain")},
-                {"candidates", candidates}});
-    return status;
+  if (command.json) {
+    const auto or_null = [](const std::string& text) {
+      return text.empty() ? Report(nullptr) : Report(text);
+    };
+    Report shown = {{"name", op},
+                    {"schema", schema},
+                    {"doc", or_null(doc)},
+                    {"formula", or_null(formula)},
+                    {"usable", report.at("usable")},
+                    {"chain", report.at("chain")},
+                    {"candidates", candidates}};
+    if (command.kernel) shown["kernel"] = kernel;
+    print_json(shown);
+    return command.kernel ? kGood : status;
+  }
+  if (command.kernel) {
+    print(kernel);
+    return kGood;
   }
   print(styled(printable(schema), Style::kBold) + "\n");
-  print(lines(doc, 2));
+  // A formula without a doc is its own.
+  if (doc != formula) print(lines(doc, 2));
   print("\n");
+  if (!formula.empty()) print_formula(formula);
   print_row("devices", all_of(candidates, "devices"));
   print_row("dtypes", all_of(candidates, "dtypes"));
   print_row("flags", all_of(candidates, "flags"));

@@ -122,3 +122,91 @@ def test_the_test_and_the_bench_of_one_for_nvcc_pass(built):
     assert done.returncode == 0, done.stderr
     assert all(line.count(" us") == 2 for line in done.stdout.splitlines())
     assert "made_nvcc 1000000" in done.stdout
+
+
+FORMULA_TOML = '''name = "silu_mul"
+version = "0.1.0"
+license = "Apache-2.0"
+
+[[op]]
+schema = "silu_mul(Tensor gate, Tensor up) -> Tensor"
+doc = """
+gate: any shape. up: gate's shape, or one that is broadcast to it.
+float32, float16, bfloat16 or float64, any strides.
+"""
+formula = "gate * sigmoid(gate) * up"
+'''
+
+
+def test_a_formula_needs_no_code(opdock, tmp_path):
+    done = opdock("new", "silu_mul", "--formula", "gate*sigmoid(gate) * (up) # fused", "--json")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "silu_mul"
+    files = ["meson.build", "plugin.toml"]
+    assert json.loads(done.stdout) == {"path": str(folder), "kind": "formula", "files": files}
+    assert sorted(path.name for path in folder.iterdir()) == files
+    assert (folder / "plugin.toml").read_text() == FORMULA_TOML
+    assert (folder / "meson.build").read_text() == (
+        "opdock_plugins += [{'name': 'silu_mul', 'toml': files('plugin.toml')}]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("formula", "lines"),
+    [
+        ("s = sum(x)\nx / s, s", ['formula = """', "s = sum(x)", "return x / s, s"]),
+        ("x", ['schema = "mine(Tensor x) -> Tensor"', 'formula = "x"']),
+        ("gelu(x, 'tanh')", ['gelu(x, approximate="tanh")']),
+        (
+            "x & y",
+            [
+                'dtypes = ["int64", "int32", "int16", "int8", "uint8", "bool"]',
+                "int64, int32, int16, int8, uint8 or bool, any strides.",
+            ],
+        ),
+    ],
+)
+def test_what_is_written_of_a_formula_is_read_again(opdock, tmp_path, formula, lines):
+    done = opdock("new", "mine", "--formula", formula)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "mine" / "plugin.toml").read_text()
+    assert [line for line in lines if line not in text.splitlines()] == [], text
+    shown = opdock("show", "mine", "--json", "--plugin-path", tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    again = opdock("new", "again", "--formula", json.loads(shown.stdout)["formula"])
+    assert again.returncode == 0, again.stderr
+    written = (tmp_path / "again" / "plugin.toml").read_text()
+    assert written.replace("again", "mine") == text
+
+
+def test_a_formula_s_next_steps_are_told(opdock):
+    done = opdock("new", "mine", "--formula", "x + y", "--in", "made")
+    assert done.stdout.splitlines()[-1] == (
+        "Next: opdock test made/mine; opdock install made/mine; opdock show mine --kernel"
+    )
+
+
+@pytest.mark.parametrize(
+    ("formula", "told"),
+    [
+        (
+            "y = x\nx * sigmid(y)",
+            'opdock: new: formula: line 2, column 5: found "sigmid", wanted a function; did you '
+            "mean sigmoid?\n    x * sigmid(y)\n        ^\n",
+        ),
+        (
+            "1 + 2",
+            "opdock: new: formula: found no tensor among the parameters, wanted at least one\n",
+        ),
+    ],
+)
+def test_of_a_faulty_formula_nothing_is_written(opdock, tmp_path, formula, told):
+    done = opdock("new", "mine", "--formula", formula)
+    assert done.returncode == 2 and done.stderr == told and done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_formula_has_no_kind(opdock, tmp_path):
+    done = opdock("new", "mine", "--formula", "x", "--kind", "cpu")
+    assert done.returncode == 2 and "--formula" in done.stderr and "--kind" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -34,7 +34,7 @@ def test_the_kinds_and_fixtures_are_those_there_are():
     text = chapter("Start from a template")
     kinds = set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
     folders = {path.name for path in (SOURCE / "core/cli/templates").iterdir()}
-    assert kinds == folders - {"common"}
+    assert kinds == folders - {"common", "formula"}
     assert [name for name in testing.__all__ if not re.search(rf"`{name}[`(]", text)] == []
 
 

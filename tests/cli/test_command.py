@@ -303,6 +303,95 @@ def test_show_of_a_plugin_names_its_ops(opdock):
     assert result.status == 1 and "layer_norm" in result.err
 
 
+FORMULAS = '''name = "formulas"
+version = "1.0"
+license = "MIT"
+[[op]]
+schema = "mix(Tensor x, Tensor? w=None, *, float a=0.5) -> Tensor"
+formula = """
+y=x*a
+y * w if w else y"""
+[[op]]
+schema = "bits(Tensor x) -> Tensor"
+doc = "The lowest bit."
+dtypes = ["int32"]
+formula = "x & 1"
+'''
+
+
+@pytest.fixture
+def formulas(tmp_path):
+    folder = tmp_path / "formulas"
+    folder.mkdir()
+    (folder / "plugin.toml").write_text(FORMULAS)
+    return folder
+
+
+def test_show_has_an_op_s_formula_in_its_own_layout(opdock, formulas):
+    result = opdock("show", "mix", "--plugin-path", formulas)
+    assert result.status == 0, result.err
+    assert result.out.startswith(
+        "mix(Tensor x, Tensor? w=None, *, float a=0.5) -> Tensor\n"
+        "\n"
+        "  formula     y = x * a\n"
+        "              return y * w if w else y\n"
+        "  devices     cpu, cuda, rocm\n"
+    )
+    result = opdock("show", "bits", "--plugin-path", formulas)
+    assert result.out.startswith(
+        "bits(Tensor x) -> Tensor\n  The lowest bit.\n\n  formula     x & 1\n"
+    )
+    report = opdock("show", "mix", "--json", "--plugin-path", formulas).json
+    assert report["formula"] == report["doc"] == "y = x * a\nreturn y * w if w else y"
+    assert "kernel" not in report
+
+
+def test_show_has_no_formula_of_an_op_without_one(opdock, folder):
+    assert opdock("show", "good", "--json", "--plugin-path", folder).json["formula"] is None
+    result = opdock("show", "good", "--kernel", "--plugin-path", folder)
+    assert result.status == 1 and result.out == ""
+    assert result.err.endswith(
+        "opdock: op 'good': found no formula that can be loaded, wanted an op that is one; "
+        "`opdock explain good` says what provides it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "words, element",
+    [([], "float"), (["--dtype", "float16"], "half"), (["--dtype=bfloat16"], "bfloat16")],
+)
+def test_show_prints_the_kernel_for_a_dtype(opdock, formulas, words, element):
+    result = opdock("show", "mix", "--kernel", *words, "--plugin-path", formulas)
+    assert result.status == 0 and result.err == ""
+    assert "OPDOCK_KERNEL(256)\nkernel(FormulaSpace<0, 3> p, double" in result.out
+    assert result.out.count(f"place.first<{element}>(p, ") == 3  # x, w and the result
+    report = opdock("show", "mix", "--kernel", *words, "--json", "--plugin-path", formulas).json
+    assert report["kernel"] == result.out
+
+
+def test_show_prints_the_kernel_for_the_first_dtype_that_is_declared(opdock, formulas):
+    result = opdock("show", "bits", "--kernel", "--plugin-path", formulas)
+    assert result.status == 0 and "place.first<int32_t>(p, 0)" in result.out
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (
+            ["--kernel", "--dtype", "float8_e4m3fn"],
+            'found the dtype "float8_e4m3fn", wanted bool, uint8, int8 to int64, float16, '
+            "bfloat16, float32 or float64\n",
+        ),
+        (["--kernel", "--dtype", "float32"], "op 'bits' for float32: formula: line 1, column 3: "),
+        (["--dtype", "float32"], "show: found --dtype without --kernel, wanted both or neither"),
+    ],
+)
+def test_show_of_a_kernel_that_there_is_not(opdock, formulas, words, told):
+    result = opdock("show", "bits", *words, "--plugin-path", formulas)
+    assert result.status == 2 and result.out == ""
+    assert result.err.startswith(f"opdock: {told}"), result.err
+
+
 # ---- doctor, trust
 
 
