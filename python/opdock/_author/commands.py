@@ -12,7 +12,15 @@ import sys
 from pathlib import Path
 
 import opdock
-from opdock._author.prepare import Problem, build, check_packages, environment, find_files
+from opdock._author.prepare import (
+    FORMULA_CHECKS,
+    Problem,
+    build,
+    check_packages,
+    environment,
+    find_files,
+    formulas,
+)
 
 
 def run(kind, folder, files, arguments, env):
@@ -44,6 +52,13 @@ def make_wheel(command, folder, out, cuda_archs, hip_archs):
     return 0
 
 
+def add_formulas(command, folder, files, plugin, report):
+    """Returns the files with those that check ops that are formulas, and what these need in the
+    environment."""
+    more = formulas(command, folder, plugin, report["ops"])
+    return [*files, *([FORMULA_CHECKS] if more else [])], more
+
+
 def test_on_soft(folder, files, arguments, command, options):
     """Runs `opdock test --device=soft`; returns the exit status."""
     from opdock._author import soft
@@ -56,11 +71,13 @@ def test_on_soft(folder, files, arguments, command, options):
     if plugin is None:
         return 1
     report = opdock.inspect(plugin)
+    files, formula_env = add_formulas(command, folder, files, plugin, report)
 
     def run_tests(more, env):
         return run("test", folder, files, [*arguments, *more], env)
 
-    return soft.test(run_tests, environment(plugin, report), plugin, report, options)
+    base = environment(plugin, report) | formula_env
+    return soft.test(run_tests, base, plugin, report, options)
 
 
 def tune_or_forget(command, kind, words):
@@ -98,7 +115,11 @@ def main(words):
         plugin = build(command, folder)
         if plugin is None:
             return 1
-        env = environment(plugin, opdock.inspect(plugin))
+        report = opdock.inspect(plugin)
+        env = environment(plugin, report)
+        if kind == "test":
+            files, more = add_formulas(command, folder, files, plugin, report)
+            env |= more
         return 1 if run(kind, folder, files, arguments, env) else 0
     except Problem as problem:
         name = "bench" if kind in ("tune", "forget") else kind

@@ -5,10 +5,13 @@ the environment in which only that plugin is found."""
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 KINDS = {"test": "test_*.py", "bench": "bench_*.py"}
+FORMULA_CHECKS = Path(__file__).with_name("formula_checks.py")
 NEEDED = {"test": ["pytest", "torch"], "bench": ["pytest", "torch"]}
 
 
@@ -34,12 +37,39 @@ def find_files(kind, path):
             "makes"
         )
     files = sorted(folder.glob(KINDS[kind]))
-    if not files:
+    if not files and not (kind == "test" and may_have_formulas(folder)):
         raise Problem(
             f"found no {KINDS[kind]} in {folder}, wanted at least one; `opdock new NAME` makes a "
             "folder with an example"
         )
     return folder, files
+
+
+def may_have_formulas(folder):
+    """Returns whether plugin.toml seems to have ops that are formulas: they are tested without a
+    test of the plugin's own."""
+    text = (folder / "plugin.toml").read_text()
+    return re.search(r"^\s*formula\s*=", text, re.MULTILINE) is not None
+
+
+def formulas(command, folder, plugin, ops):
+    """Returns what formula_checks.py needs in its environment; nothing if no op is a formula.
+
+    folder: of the sources. plugin: the built file. ops: the names of its ops."""
+    found = {}
+    for op in ops if may_have_formulas(folder) else ():
+        words = [command, "show", op, "--json", "--plugin-path", plugin]
+        done = subprocess.run(words, stdout=subprocess.PIPE)
+        report = json.loads(done.stdout) if done.stdout.strip() else {}
+        if report.get("formula"):
+            found[op] = report["candidates"][0]["op"]["dtypes"]
+    if not found:
+        return {}
+    declared = re.search(
+        r"^reference\s*=\s*[\"'](.*)[\"']", (folder / "plugin.toml").read_text(), re.MULTILINE
+    )
+    reference = {"OPDOCK_TEST_REFERENCE": str((folder / declared[1]).resolve())} if declared else {}
+    return {"OPDOCK_TEST_FORMULAS": json.dumps(found), **reference}
 
 
 def tell(report):
