@@ -17,6 +17,7 @@ COMPARED = set()  # (page, first line) of what is compared here
 # Page -> (the test that compares other output of it, how the first line of such output begins).
 COMPARED_ELSEWHERE = {
     "docs/concepts/build-on-demand.md": ("tests/author/test_page.py", ("$ ls ", "$ python ")),
+    "docs/guide/formulas.md": ("tests/author/test_formulas_page.py", "$ opdock "),
     "docs/guide/testing-kernels.md": ("tests/author/test_soft.py", "$ opdock test "),
     "docs/guide/write-a-plugin.md": ("tests/plugins/tutorial.py", "$ ./dev opdock run "),
     "docs/reference/note.md": ("tests/unit/note/note_test.cc", "0000  "),
