@@ -6,8 +6,8 @@
 #include <memory>
 #include <utility>
 
-#include "chain/module.h"
 #include "base/mutex.h"
+#include "chain/module.h"
 #include "facts/arch.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"

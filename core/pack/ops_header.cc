@@ -90,7 +90,7 @@ std::string ops_header(const Manifest& manifest) {
       "#include <array>\n#include <string_view>\n\n"
       "namespace opdock::ops_in_plugin_toml {\n";
   for (const OpDecl& op : manifest.ops) {
-    if (!op.formula.empty()) continue;  // it has no functions
+    if (!op.formula.empty()) continue;                        // it has no functions
     const Schema schema = *parse_schema(op.schema, nullptr);  // read_manifest() has checked it
     const std::string place = fmt::format("{}:{}", manifest.path.string(), op.schema_line);
     out += "template <class PlanFound, class RunFound>\n";
