@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "formula/device_expressions.h"
+#include "formula/device_plan.h"
 
 namespace opdock::formula {
 namespace {
@@ -19,9 +20,9 @@ class Writer {
       : graph_(graph),
         shape_(shape),
         has_rows_(graph.has_reductions()),
-        vector_(std::to_string(vector_elements(graph))) {
-    find_passes();
-  }
+        vector_(std::to_string(vector_elements(graph))),
+        plan_(graph, shape.held != 0),
+        is_written_(graph.nodes().size(), false) {}
 
   std::string write() {
     line("// Made of a formula by Opdock.");
@@ -51,56 +52,10 @@ class Writer {
   size_t num_tensors() const { return graph_.inputs().size() + graph_.results().size(); }
   Type result_type(size_t i) const { return graph_[graph_.results()[i]].type; }
   bool is_full(Id id) const { return (graph_[id].extent & kPerColumn) != 0; }
-  int& pass(Id id) { return passes_[static_cast<size_t>(id)]; }
 
   void line(const std::string& text) {
     if (!text.empty()) text_.append(static_cast<size_t>(2 * depth_), ' ');
     text_ += text + "\n";
-  }
-
-  // The pass in which a node is computed: a reduction in that of its operand, all that uses it in a
-  // later one.
-  void find_passes() {
-    passes_.assign(graph_.nodes().size(), 0);
-    for (Id id = 0; id < graph_.size(); ++id) {
-      for (const Id arg : graph_[id].args) {
-        if (arg == kNone) continue;
-        const int after = is_reduction(graph_[arg].op) ? 1 : 0;
-        pass(id) = std::max(pass(id), pass(arg) + after);
-      }
-      if (is_reduction(graph_[id].op)) last_ = std::max(last_, pass(id) + 1);
-    }
-    // How often a node is used, and whether its one user is computed as often as itself.
-    uses_.assign(graph_.nodes().size(), 0);
-    is_inside_.assign(graph_.nodes().size(), false);
-    std::vector<int> lengths(graph_.nodes().size(), 1);
-    for (Id id = 0; id < graph_.size(); ++id) {
-      for (const Id arg : graph_[id].args) {
-        if (arg == kNone) continue;
-        const auto at = static_cast<size_t>(same(arg));
-        ++uses_[at];
-        const bool stays = is_full(id) == is_full(arg) && pass(id) == pass(arg);
-        is_inside_[at] = stays && same(id) == id && lengths[at] < 6;
-        lengths[static_cast<size_t>(id)] += is_inside_[at] ? lengths[at] : 1;
-      }
-    }
-    for (const Id id : graph_.results()) uses_[static_cast<size_t>(same(id))] += 2;
-    is_written_.assign(graph_.nodes().size(), false);
-    is_kept_.assign(graph_.nodes().size(), false);
-    if (shape_.held == 0) return;
-    // What a later pass uses stays in registers, if that is more than an input.
-    for (Id id = 0; id < graph_.size(); ++id) {
-      for (const Id direct : graph_[id].args) {
-        const Id arg = direct == kNone ? kNone : same(direct);
-        if (arg == kNone || !is_full(arg) || is_leaf(graph_[arg].op)) continue;
-        if (pass(arg) < pass(id) && same(id) == id) is_kept_[static_cast<size_t>(arg)] = true;
-      }
-    }
-    for (const Id result : graph_.results()) {
-      const Id id = same(result);
-      if (is_full(id) && pass(id) < last_ && !is_leaf(graph_[id].op))
-        is_kept_[static_cast<size_t>(id)] = true;
-    }
   }
 
   std::string parameters() const {
@@ -148,32 +103,14 @@ class Writer {
   }
   std::string pack_index() const { return shape_.held > 0 && has_rows_ ? "[i].at[k]" : ".at[k]"; }
 
-  // Returns the node whose number is the same: conversions between a 16-bit float and float do
-  // nothing, unless they round.
-  Id same(Id id) const {
-    while (graph_[id].op == Op::kConvert && !graph_.exact() &&
-           number_type(graph_[id].type) == number_type(graph_[graph_[id].args[0]].type) &&
-           is_float(graph_[id].type))
-      id = graph_[id].args[0];
-    return id;
-  }
-
-  // Whether a node is written inside the expression that uses it, instead of as a variable.
-  bool is_inline(Id id) const {
-    const auto at = static_cast<size_t>(id);
-    return same(id) != id ||
-           (uses_[at] == 1 && !is_leaf(graph_[id].op) && !is_kept_[at] &&
-            !is_reduction(graph_[id].op) && !graph_.names().contains(id) && is_inside_[at]);
-  }
-
   // Returns the expression of a node that has been written, of a leaf, or of one that is inline.
   std::string use(Id id) const {
-    id = same(id);
-    if (is_inline(id)) return value(id);
+    id = plan_.same(id);
+    if (plan_.is_inline(id)) return value(id);
     if (is_leaf(graph_[id].op) && graph_[id].op != Op::kInput) return leaf(id);
     if (graph_[id].op == Op::kInput && !is_written_[static_cast<size_t>(id)]) return leaf(id);
     const std::string name = variable_name(graph_, id);
-    return is_kept_[static_cast<size_t>(id)] ? name + "[i * kVector + k]" : name;
+    return plan_.is_kept(id) ? name + "[i * kVector + k]" : name;
   }
 
   // Returns a text without the parentheses around it.
@@ -200,7 +137,8 @@ class Writer {
     for (Id id = 0; id < graph_.size(); ++id) {
       const auto at = static_cast<size_t>(id);
       const Node& node = graph_[id];
-      if (is_full(id) || is_written_[at] || pass(id) >= before || is_inline(id)) continue;
+      if (is_full(id) || is_written_[at] || plan_.pass(id) >= before || plan_.is_inline(id))
+        continue;
       if (is_leaf(node.op) || is_reduction(node.op)) continue;
       line("const " + number_type(node.type) + " " + variable_name(graph_, id) + " = " +
            bare(value(id)) + ";");
@@ -214,18 +152,18 @@ class Writer {
     for (const Id id : targets) is_needed[static_cast<size_t>(id)] = true;
     for (Id id = graph_.size() - 1; id >= 0; --id) {
       const auto at = static_cast<size_t>(id);
-      if (!is_needed[at] || !is_full(id) || (is_kept_[at] && pass(id) < now)) continue;
+      if (!is_needed[at] || !is_full(id) || (plan_.is_kept(id) && plan_.pass(id) < now)) continue;
       for (const Id arg : graph_[id].args)
         if (arg != kNone && is_full(arg)) is_needed[static_cast<size_t>(arg)] = true;
     }
     for (Id id = 0; id < graph_.size(); ++id) {
       const auto at = static_cast<size_t>(id);
-      if (!is_needed[at] || !is_full(id) || (is_kept_[at] && pass(id) < now)) continue;
+      if (!is_needed[at] || !is_full(id) || (plan_.is_kept(id) && plan_.pass(id) < now)) continue;
       const Node& node = graph_[id];
-      if ((is_leaf(node.op) && node.op != Op::kInput) || is_inline(id)) continue;
+      if ((is_leaf(node.op) && node.op != Op::kInput) || plan_.is_inline(id)) continue;
       const std::string name = variable_name(graph_, id);
       const std::string text = bare(node.op == Op::kInput ? leaf(id) : value(id));
-      if (is_kept_[at]) {
+      if (plan_.is_kept(id)) {
         line(name + "[i * kVector + k] = " + text + ";");
       } else {
         line("const " + number_type(node.type) + " " + name + " = " + text + ";");
@@ -234,8 +172,7 @@ class Writer {
     }
     // The variables end with the loop.
     for (const Id id : all()) {
-      const auto at = static_cast<size_t>(id);
-      if (is_full(id) && !is_kept_[at]) unscoped_.push_back(id);
+      if (is_full(id) && !plan_.is_kept(id)) unscoped_.push_back(id);
     }
   }
   std::vector<Id> all() const {
@@ -352,7 +289,7 @@ class Writer {
         if (graph_.inputs()[i].has_columns())
           line(pack(graph_.inputs()[i].type) + " in" + std::to_string(i) + "[kHeld];");
       for (const Id id : all())
-        if (is_kept_[static_cast<size_t>(id)])
+        if (plan_.is_kept(id))
           line(number_type(graph_[id].type) + " " + variable_name(graph_, id) +
                "[kHeld * kVector];");
       begin_vectors();
@@ -360,7 +297,7 @@ class Writer {
         if (graph_.inputs()[i].has_columns()) write_load(i, "in" + std::to_string(i) + "[i]");
       end_vectors();
     }
-    for (int now = 0; now < last_; ++now) {
+    for (int now = 0; now < plan_.last(); ++now) {
       write_reductions(now);
       write_row_numbers(now + 2);
     }
@@ -419,13 +356,13 @@ class Writer {
   void write_reductions(int now) {
     std::vector<Id> reductions, targets;
     for (Id id = 0; id < graph_.size(); ++id) {
-      if (!is_reduction(graph_[id].op) || pass(id) != now) continue;
+      if (!is_reduction(graph_[id].op) || plan_.pass(id) != now) continue;
       reductions.push_back(id);
       targets.push_back(graph_[id].args[0]);
     }
     // What a later pass uses and is known now.
     for (const Id id : all())
-      if (is_kept_[static_cast<size_t>(id)] && pass(id) == now) targets.push_back(id);
+      if (plan_.is_kept(id) && plan_.pass(id) == now) targets.push_back(id);
     for (const Id id : reductions) {
       const Node& node = graph_[id];
       const std::string name = variable_name(graph_, id);
@@ -499,7 +436,7 @@ class Writer {
     line("OPDOCK_UNROLL");
     line("for (int k = 0; k < kVector; ++k) {");
     ++depth_;
-    write_element_nodes(full, last_);
+    write_element_nodes(full, plan_.last());
     for (size_t i = 0; i < graph_.results().size(); ++i)
       if (is_full(graph_.results()[i]))
         line("out" + std::to_string(i) + ".at[k] = " + stored(i) + ";");
@@ -515,12 +452,8 @@ class Writer {
   const DeviceShape& shape_;
   const bool has_rows_;
   const std::string vector_;
-  std::vector<int> passes_;
-  int last_ = 0;                  // the pass of the results
+  const DevicePlan plan_;
   std::vector<bool> is_written_;  // has a variable in scope
-  std::vector<int> uses_;
-  std::vector<bool> is_inside_;
-  std::vector<bool> is_kept_;  // stays in registers from pass to pass
   std::vector<Id> unscoped_;
   std::string text_;
   int depth_ = 0;
