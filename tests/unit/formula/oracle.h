@@ -87,7 +87,7 @@ inline const std::map<std::string_view, std::function<Real(Real, Real, Real)>>& 
                                               "gelu_tanh",
                                               a * exact_sigmoid(a *
                                                                 (1.59576912160573071176L +
-                                                                 0.0713548128205243413228L * a *
+                                                                 0.0713548162726002487763L * a *
                                                                      a))) OPDOCK_REAL("add", a + b)
                                               OPDOCK_REAL("sub", a - b) OPDOCK_REAL("mul", a * b) OPDOCK_REAL(
                                                   "div",
