@@ -201,8 +201,11 @@ class Lowering {
         return compute(kernels_.operations[static_cast<int>(code)][static_cast<int>(operands)],
                        kind, a);
       }
-      const int32_t known = constant(Kind::kBool, {0, node.op == Op::kIsfinite ? 1 : 0});
-      return known;
+      // Known, but not a constant: a constant would be the same in the whole row, and so would what
+      // is computed of it, which the graph says has a number for each column.
+      const Code known = node.op == Op::kIsfinite ? Code::kEqual : Code::kNotEqual;
+      return compute(kernels_.operations[static_cast<int>(known)][static_cast<int>(operands)], kind,
+                     a, a, -1, known);
     }
     return compute(kernels_.operations[static_cast<int>(code)][static_cast<int>(operands)], kind, a,
                    b, c, code);
