@@ -65,7 +65,8 @@ class Differentiator {
     gradients_.assign(from_.inputs().size(), kNone);
     for (size_t i = 0; i < from_.results().size(); ++i) {
       const Id result = from_.results()[i];
-      if (is_active(result)) add_to(&slot(result, !has_columns(from_, result)), of_results_[i]);
+      if (is_active(result))
+        add_to(&slot(result, !has_columns(out_, of_results_[i])), of_results_[i]);
     }
     for (Id id = from_.size() - 1; id >= 0; --id)
       if (is_active(id)) pass_on(id);
@@ -107,7 +108,8 @@ class Differentiator {
       scalars.push_back(out_.scalar(scalar.name, scalar.type));
     const std::vector<Id>& results = from_.results();
     for (size_t i = 0; i < results.size(); ++i) {
-      const bool is_per_row = rank > 0 && !has_columns(from_, results[i]);
+      // As result_shape() says: without reductions, results have all columns.
+      const bool is_per_row = rank > 0 && from_.has_reductions() && !has_columns(from_, results[i]);
       of_results_.push_back(out_.input(free_name(i), from_[results[i]].type, rank, is_per_row));
     }
     for (const Node& node : from_.nodes()) {

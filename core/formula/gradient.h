@@ -14,9 +14,9 @@ struct Gradient {
   // Its inputs are those of the graph, in their order and under their names, and after them one for
   // each result: the gradient of that result, of the result's type. Its name is "grad", or
   // "grad_0", "grad_1", …, with "grad_" before it if an input has that name. It has the shape to
-  // which all inputs are broadcast, with 1 as the last dimension if the result is the same in the
-  // whole row. Its scalars are those of the graph. Its results are the gradients, of the inputs'
-  // types.
+  // which all inputs are broadcast, with 1 as the last dimension if the result has no columns, as
+  // result_shape() (space.h) says. Its scalars are those of the graph. Its results are the
+  // gradients, of the inputs' types.
   Graph graph;
   // For each result of `graph` the number of the input whose gradient it is.
   //

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formula/graph.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -355,7 +356,11 @@ bool Graph::rounds(Id id) const {
 bool Graph::has_reductions() const {
   for (const Node& node : nodes_)
     if (is_reduction(node.op)) return true;
-  return false;
+  // The gradient of a row's result may be computed from nothing else than that of the result.
+  const auto is_per_row = [](const Input& input) { return input.is_per_row; };
+  const auto has_no_columns = [&](Id id) { return ((*this)[id].extent & kPerColumn) == 0; };
+  return std::any_of(inputs_.begin(), inputs_.end(), is_per_row) &&
+         std::any_of(results_.begin(), results_.end(), has_no_columns);
 }
 
 Graph Graph::simplified() const {

@@ -167,6 +167,8 @@ class Graph {
   const std::vector<Scalar>& scalars() const { return scalars_; }
   const std::vector<Id>& results() const { return results_; }
   const std::map<Id, std::string>& names() const { return names_; }
+  // Whether a row is computed as a whole: for a reduction, or because a result is the same in the
+  // whole row, as an input is.
   bool has_reductions() const;
 
   // Returns the graph with only the nodes that its results need, in an order that depends on

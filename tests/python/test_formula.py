@@ -150,3 +150,46 @@ def test_what_has_no_gradient_is_refused():
         first.sum().backward()
     with pytest.raises(opdock.UnsupportedError, match="written into a tensor, wanted one or the"):
         f(x, out=torch.empty(3, dtype=torch.float64))
+
+
+@requires_torch
+def test_a_test_of_integers_has_a_number_for_each_column():
+    x = torch.tensor([[5, 97, 120], [0, 1, 2]], dtype=torch.uint8)
+    found, count = opdock.formula("isfinite(x) + 0.5 * amin(x), sum(isfinite(x))")(x)
+    assert torch.equal(found, torch.tensor([[3.5] * 3, [1.0] * 3]))
+    assert torch.equal(count, torch.tensor([3, 3]))
+
+
+@requires_torch
+@pytest.mark.parametrize(
+    "text", ["a + x, exp(b)", "exp(a) * b, x", "sin(a) * b - mean(x * 0 + 1)", "a * sum(x), b * x"]
+)
+def test_gradients_of_numbers_count_each_element_once(text):
+    a, b = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (0.3, -0.7))
+    x = torch.linspace(-1, 2, 15, dtype=torch.float64).reshape(3, 5)
+    f = opdock.formula(text, f"f(Tensor a, Tensor b, Tensor x) -> ({_tensors(text)})")
+    found = f(a, b, x)
+    found = found if isinstance(found, tuple) else (found,)
+    space = {
+        "sin": torch.sin,
+        "exp": torch.exp,
+        "sum": lambda x: x.sum(-1),
+        "mean": lambda x: x.mean(-1),
+    }
+    wanted = eval(text, space, {"a": a, "b": b, "x": x})
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    weights = [torch.arange(1.0, y.numel() + 1).double().reshape(y.shape) for y in found]
+    wanted = [y.expand(w.shape) for y, w in zip(wanted, weights, strict=True)]
+    got = torch.autograd.grad(found, (a, b), weights, allow_unused=True)
+    want = torch.autograd.grad(
+        [y for y in wanted if y.requires_grad],
+        (a, b),
+        [w for y, w in zip(wanted, weights, strict=True) if y.requires_grad],
+        allow_unused=True,
+    )
+    for one, other in zip(got, want, strict=True):
+        assert torch.allclose(one, other, rtol=1e-13)
+
+
+def _tensors(text):
+    return ", ".join(["Tensor"] * (1 + text.count(", ")))
