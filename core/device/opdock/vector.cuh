@@ -35,7 +35,8 @@ OPDOCK_DEVICE void store_vector(T* to, const Vector<T>& vector) {
   store16(to, both.bytes);
 }
 
-// Unit<Bytes> has 1, 2, 4, 8 or 16 bytes of any meaning.
+namespace detail {
+
 template <int Bytes>
 OPDOCK_DEVICE auto make_unit() {
   if constexpr (Bytes == 1) return uint8_t();
@@ -44,8 +45,12 @@ OPDOCK_DEVICE auto make_unit() {
   if constexpr (Bytes == 8) return uint64_t();
   if constexpr (Bytes == 16) return Bytes16();
 }
+
+}  // namespace detail
+
+// Unit<Bytes> has 1, 2, 4, 8 or 16 bytes of any meaning.
 template <int Bytes>
-using Unit = decltype(make_unit<Bytes>());
+using Unit = decltype(detail::make_unit<Bytes>());
 
 // `from` and `to` are aligned to the unit's size.
 template <int Bytes>
