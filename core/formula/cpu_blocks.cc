@@ -39,24 +39,24 @@ void copy(int size, void* to, int64_t to_step, const void* from, int64_t from_st
   }
 }
 
-void fill(Kind kind, void* block, Value value, int64_t n) {
+void fill(CpuKind kind, void* block, Value value, int64_t n) {
   switch (kind) {
-    case Kind::kFloat:
+    case CpuKind::kFloat:
       std::fill_n(static_cast<float*>(block), n, static_cast<float>(value.real));
       break;
-    case Kind::kDouble:
+    case CpuKind::kDouble:
       std::fill_n(static_cast<double*>(block), n, value.real);
       break;
-    case Kind::kInteger:
+    case CpuKind::kInteger:
       std::fill_n(static_cast<int64_t*>(block), n, value.integer);
       break;
-    case Kind::kBool:
+    case CpuKind::kBool:
       std::fill_n(static_cast<int32_t*>(block), n, value.integer != 0 ? -1 : 0);
       break;
   }
 }
 
-void spread(Kind kind, void* block, int64_t n) {
+void spread(CpuKind kind, void* block, int64_t n) {
   if (n <= 1) return;
   const int size = size_of(kind);
   copy(size, static_cast<char*>(block) + size, 1, block, 0, n - 1);

@@ -22,8 +22,8 @@ Memory allocate(size_t bytes);
 // side that is contiguous.
 void copy(int size, void* to, int64_t to_step, const void* from, int64_t from_step, int64_t n);
 // Writes copies of a number to a block.
-void fill(Kind kind, void* block, Value value, int64_t n);
+void fill(CpuKind kind, void* block, Value value, int64_t n);
 // Copies the first element of a block to the others.
-void spread(Kind kind, void* block, int64_t n);
+void spread(CpuKind kind, void* block, int64_t n);
 
 }  // namespace opdock::formula

@@ -9,10 +9,10 @@
 namespace opdock::formula {
 namespace {
 
-Kind kind_of(Type type) {
-  if (type == Type::kBool) return Kind::kBool;
-  if (is_integer(type)) return Kind::kInteger;
-  return type == Type::kFloat64 ? Kind::kDouble : Kind::kFloat;
+CpuKind kind_of(Type type) {
+  if (type == Type::kBool) return CpuKind::kBool;
+  if (is_integer(type)) return CpuKind::kInteger;
+  return type == Type::kFloat64 ? CpuKind::kDouble : CpuKind::kFloat;
 }
 
 Code code_of(Op op) {
@@ -72,7 +72,7 @@ class Lowering {
     numbers_.all.push_back(number);
     return static_cast<int32_t>(numbers_.all.size()) - 1;
   }
-  int32_t compute(Kernel kernel, Kind kind, int32_t a, int32_t b = -1, int32_t c = -1,
+  int32_t compute(Kernel kernel, CpuKind kind, int32_t a, int32_t b = -1, int32_t c = -1,
                   Code code = Code::kNumCodes) {
     if (kernel == nullptr) throw Error("found an operation without a kernel; please report this");
     Number number;
@@ -84,31 +84,31 @@ class Lowering {
   }
   // An operation whose arguments and result are of one kind.
   int32_t apply(Code code, int32_t a, int32_t b = -1, int32_t c = -1) {
-    const Kind kind = at(c >= 0 ? c : b >= 0 ? b : a).kind;
+    const CpuKind kind = at(c >= 0 ? c : b >= 0 ? b : a).kind;
     return compute(kernels_.operations[static_cast<int>(code)][static_cast<int>(kind)], kind, a, b,
                    c, code);
   }
-  int32_t constant(Kind kind, Value value) {
+  int32_t constant(CpuKind kind, Value value) {
     Number number;
     number.what = Number::What::kConstant;
     number.kind = kind;
     number.value = value;
     return add(number);
   }
-  int32_t convert(int32_t a, Kind to) {
-    const Kind from = at(a).kind;
+  int32_t convert(int32_t a, CpuKind to) {
+    const CpuKind from = at(a).kind;
     if (from == to) return a;
     return compute(kernels_.convert[static_cast<int>(from)][static_cast<int>(to)], to, a);
   }
   int32_t wrap(int32_t a, Type type) {
     const Kernel kernel = kernels_.wrap[static_cast<int>(type)];
-    return kernel == nullptr ? a : compute(kernel, Kind::kInteger, a);
+    return kernel == nullptr ? a : compute(kernel, CpuKind::kInteger, a);
   }
   int32_t round(int32_t a, Type type) {
     const Kernel kernel = kernels_.round[static_cast<int>(type)];
-    return kernel == nullptr ? a : compute(kernel, Kind::kFloat, a);
+    return kernel == nullptr ? a : compute(kernel, CpuKind::kFloat, a);
   }
-  int32_t reduce(Code code, Kind kind, int32_t a) {
+  int32_t reduce(Code code, CpuKind kind, int32_t a) {
     Number number;
     number.what = Number::What::kReduce;
     number.kind = kind;
@@ -122,11 +122,11 @@ class Lowering {
   // log(sum(exp(a))), with the largest number subtracted before and added after, unless that is
   // infinite.
   int32_t logsumexp(int32_t a) {
-    const Kind kind = at(a).kind;
+    const CpuKind kind = at(a).kind;
     const int32_t most = reduce(Code::kAmax, kind, a), zero = constant(kind, {});
     const int32_t is_infinite =
         compute(kernels_.operations[static_cast<int>(Code::kIsinf)][static_cast<int>(kind)],
-                Kind::kBool, most);
+                CpuKind::kBool, most);
     const int32_t shift = apply(Code::kWhere, is_infinite, zero, most);
     const int32_t power = apply(Code::kExp, apply(Code::kSub, a, shift));
     return apply(Code::kAdd, apply(Code::kLog, reduce(Code::kSum, kind, power)), shift);
@@ -151,7 +151,7 @@ class Lowering {
   }
 
   int32_t lower_unrounded(const Node& node) {
-    const Kind kind = kind_of(node.type);
+    const CpuKind kind = kind_of(node.type);
     std::array<int32_t, 3> args = {-1, -1, -1};
     for (size_t i = 0; i < 3; ++i)
       if (node.args[i] != kNone) args[i] = place_[static_cast<size_t>(node.args[i])];
@@ -184,7 +184,7 @@ class Lowering {
       case Op::kConvert:
       case Op::kCast: {
         const int32_t to = convert(a, kind);
-        return kind == Kind::kInteger ? wrap(to, node.type) : to;
+        return kind == CpuKind::kInteger ? wrap(to, node.type) : to;
       }
       case Op::kDetach:
         return a;
@@ -195,9 +195,9 @@ class Lowering {
     if (node.op == Op::kLogsumexp) return logsumexp(a);
     if (is_reduction(node.op)) return reduce(code, kind, a);
     const Rule rule = operation(node.op).rule;
-    Kind operands = at(node.op == Op::kWhere ? b : a).kind;
-    if (rule == Rule::kTest && operands != Kind::kFloat && operands != Kind::kDouble) {
-      if (node.op == Op::kSignbit && operands == Kind::kInteger) {
+    CpuKind operands = at(node.op == Op::kWhere ? b : a).kind;
+    if (rule == Rule::kTest && operands != CpuKind::kFloat && operands != CpuKind::kDouble) {
+      if (node.op == Op::kSignbit && operands == CpuKind::kInteger) {
         return compute(kernels_.operations[static_cast<int>(code)][static_cast<int>(operands)],
                        kind, a);
       }

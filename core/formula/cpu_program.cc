@@ -206,7 +206,8 @@ class Compiler {
   // first one (before = -1).
   std::optional<LinkPlan> make_link(const Instruction& one, int32_t before) const {
     const Number& number = at(one.out);
-    if (one.what != Instruction::What::kCompute || number.kind != Kind::kFloat) return std::nullopt;
+    if (one.what != Instruction::What::kCompute || number.kind != CpuKind::kFloat)
+      return std::nullopt;
     if (number.code == Code::kFma && !kernels_.chain_rounds_fma) return std::nullopt;
     LinkPlan link;
     link.out = one.out;
@@ -225,7 +226,7 @@ class Compiler {
     const std::optional<Link::Op> op = link_of(number.code, place);
     if (op) {
       link.op = *op;
-    } else if (args[1] < 0 && at(args[0]).kind == Kind::kFloat) {
+    } else if (args[1] < 0 && at(args[0]).kind == CpuKind::kFloat) {
       link.op = Link::Op::kCall;
       link.kernel = number.kernel;
     } else {

@@ -23,7 +23,7 @@ struct Number {
     kReduce
   };
   What what = What::kCompute;
-  Kind kind = Kind::kFloat;
+  CpuKind kind = CpuKind::kFloat;
   uint8_t extent = kOnce;
   Code code = Code::kNumCodes;  // of an operation that may be a link of a chain, or a reduction
   std::array<int32_t, 3> args = {-1, -1, -1};
@@ -103,8 +103,8 @@ enum class Layout : uint8_t {
 };
 CpuProgram compile(const Numbers& numbers, const Kernels& kernels, Layout layout);
 
-inline int size_of(Kind kind) {
-  return kind == Kind::kDouble || kind == Kind::kInteger ? 8 : 4;
+inline int size_of(CpuKind kind) {
+  return kind == CpuKind::kDouble || kind == CpuKind::kInteger ? 8 : 4;
 }
 
 }  // namespace opdock::formula

@@ -24,10 +24,10 @@ int64_t round_up(int64_t n) {
   return (n + kStride - 1) / kStride * kStride;
 }
 
-Total first_total(const Number& number, Kind operand) {
+Total first_total(const Number& number, CpuKind operand) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   using Limits = std::numeric_limits<int64_t>;
-  const bool is_integer = operand == Kind::kInteger;
+  const bool is_integer = operand == CpuKind::kInteger;
   switch (number.code) {
     case Code::kProd:
       return {1, 1, 0};
@@ -196,10 +196,10 @@ class Runner {
         fill(number.kind, out, number.value, kStride);
         break;
       case What::kRow:
-        fill(Kind::kInteger, out, {0, row}, kStride);
+        fill(CpuKind::kInteger, out, {0, row}, kStride);
         break;
       case What::kColumns:
-        fill(Kind::kInteger, out, {0, space_.columns}, kStride);
+        fill(CpuKind::kInteger, out, {0, space_.columns}, kStride);
         break;
       case What::kCompute:
         compute(number.kernel, out, number.args, kStride);

@@ -8,7 +8,7 @@ namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {
 
 template <class T>
-void add_arithmetic_of(Kernels* kernels, Kind kind) {
+void add_arithmetic_of(Kernels* kernels, CpuKind kind) {
   const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, kind) = kernel; };
   set(Code::kNegative, unary<T, Negative>);
   set(Code::kAbs, unary<T, Abs>);
@@ -40,8 +40,8 @@ void add_arithmetic_of(Kernels* kernels, Kind kind) {
 }  // namespace
 
 void add_arithmetic(Kernels* kernels) {
-  add_arithmetic_of<float>(kernels, Kind::kFloat);
-  add_arithmetic_of<double>(kernels, Kind::kDouble);
+  add_arithmetic_of<float>(kernels, CpuKind::kFloat);
+  add_arithmetic_of<double>(kernels, CpuKind::kDouble);
 }
 
 }  // namespace opdock::formula::OPDOCK_SIMD_LEVEL

@@ -63,7 +63,7 @@ template <class T>
 constexpr T kInfinity = static_cast<T>(HUGE_VAL);
 
 template <class T>
-void add_comparisons_of(Kernels* kernels, Kind kind) {
+void add_comparisons_of(Kernels* kernels, CpuKind kind) {
   const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, kind) = kernel; };
   set(Code::kEqual, compare<T, decltype([](auto a, auto b) { return hn::Eq(a, b); })>);
   set(Code::kNotEqual, compare<T, decltype([](auto a, auto b) { return hn::Not(hn::Eq(a, b)); })>);
@@ -87,8 +87,8 @@ void add_comparisons_of(Kernels* kernels, Kind kind) {
 }  // namespace
 
 void add_comparisons(Kernels* kernels) {
-  add_comparisons_of<float>(kernels, Kind::kFloat);
-  add_comparisons_of<double>(kernels, Kind::kDouble);
+  add_comparisons_of<float>(kernels, CpuKind::kFloat);
+  add_comparisons_of<double>(kernels, CpuKind::kDouble);
 }
 
 }  // namespace opdock::formula::OPDOCK_SIMD_LEVEL

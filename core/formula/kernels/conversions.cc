@@ -101,10 +101,11 @@ void add_conversions(Kernels* kernels) {
   kernels->round[6] = formula::OPDOCK_SIMD_LEVEL::round<Half>;
   kernels->round[7] = formula::OPDOCK_SIMD_LEVEL::round<BFloat16>;
 
-  const auto set = [&](Kind from, Kind to, Kernel kernel) {
+  const auto set = [&](CpuKind from, CpuKind to, Kernel kernel) {
     kernels->convert[static_cast<int>(from)][static_cast<int>(to)] = kernel;
   };
-  constexpr Kind F = Kind::kFloat, D = Kind::kDouble, I = Kind::kInteger, B = Kind::kBool;
+  constexpr CpuKind F = CpuKind::kFloat, D = CpuKind::kDouble, I = CpuKind::kInteger,
+                    B = CpuKind::kBool;
   set(F, D, each1<double, float, decltype([](float a) { return double(a); })>);
   set(F, I, each1<int64_t, float, decltype([](float a) { return to_integer(a); })>);
   set(F, B, each1<int32_t, float, decltype([](float a) { return -int32_t(a != 0); })>);

@@ -199,7 +199,9 @@ OPDOCK_GUARDED(NearLog, 1e-300, 1e300, hn::Log(d, x))
 }  // namespace
 
 void add_functions(Kernels* kernels) {
-  const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, Kind::kFloat) = kernel; };
+  const auto set = [&](Code code, Kernel kernel) {
+    entry(kernels, code, CpuKind::kFloat) = kernel;
+  };
   set(Code::kExp, unary<float, Exp>);
   set(Code::kExp2, unary<float, Exp2>);
   set(Code::kSigmoid, unary<float, Sigmoid>);
@@ -230,9 +232,9 @@ void add_functions(Kernels* kernels) {
   set(Code::kHypot, wide_binary<Hypot>);
   set(Code::kLogaddexp, wide_binary<Logaddexp>);
   set(Code::kPow, wide_binary<Pow>);
-  entry(kernels, Code::kExp, Kind::kDouble) =
+  entry(kernels, Code::kExp, CpuKind::kDouble) =
       guarded<double, NearExp, decltype([](double x) { return std::exp(x); })>;
-  entry(kernels, Code::kLog, Kind::kDouble) =
+  entry(kernels, Code::kLog, CpuKind::kDouble) =
       guarded<double, NearLog, decltype([](double x) { return std::log(x); })>;
 }
 

@@ -47,7 +47,9 @@ inline I shift_right(I a, I b) {
 }  // namespace
 
 void add_integers(Kernels* kernels) {
-  const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, Kind::kInteger) = kernel; };
+  const auto set = [&](Code code, Kernel kernel) {
+    entry(kernels, code, CpuKind::kInteger) = kernel;
+  };
 #define OPDOCK_INTEGER(code, expression) \
   set(Code::code, each1<I, I, decltype([](I a) -> I { return expression; })>);
   OPDOCK_INTEGER(kNegative, negative(a))
@@ -90,14 +92,14 @@ void add_integers(Kernels* kernels) {
     Reader<I> a(args[1], kStride), b(args[2], kStride);
     I* to = static_cast<I*>(out);
     for (int64_t i = 0; i < n; i += kStride, mask.next(), a.next(), b.next(), to += kStride) {
-#pragma GCC ivdep
+      OPDOCK_INDEPENDENT
       for (int64_t k = 0; k < kStride; ++k) to[k] = mask.at[k] != 0 ? a.at[k] : b.at[k];
     }
   });
 
   // Of bools, which are masks. The smaller of two bools is the larger mask.
   const auto set_bool = [&](Code code, Kernel kernel) {
-    entry(kernels, code, Kind::kBool) = kernel;
+    entry(kernels, code, CpuKind::kBool) = kernel;
   };
   using B = int32_t;
   const Kernel invert = each1<B, B, decltype([](B a) { return ~a; })>;

@@ -13,7 +13,7 @@ namespace opdock::formula {
 
 // How values are held while they are computed. A bool is an int32_t, 0 or -1, so that it is a mask
 // of float's width; all integers are int64_t, and are wrapped to their type after each operation.
-enum class Kind : uint8_t { kFloat, kDouble, kInteger, kBool };
+enum class CpuKind : uint8_t { kFloat, kDouble, kInteger, kBool };
 inline constexpr int kNumKinds = 4;
 
 // The operations of operations.def, in its order.

@@ -5,6 +5,14 @@
 #include "formula/kernels/kernels.h"
 #include "opdock/simd.hpp"
 
+// The iterations of the loop that follows do not depend on each other: what it writes is not what
+// it reads, except at the same index. Clang warns of each such loop that it does not vectorize.
+#if defined(__clang__)
+#define OPDOCK_INDEPENDENT
+#else
+#define OPDOCK_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
@@ -110,7 +118,7 @@ void each1(void* out, const Source* args, int64_t n) {
   Reader<A> a(args[0], kStride);
   Out* to = static_cast<Out*>(out);
   for (int64_t i = 0; i < n; i += kStride, a.next(), to += kStride) {
-#pragma GCC ivdep
+    OPDOCK_INDEPENDENT
     for (int64_t k = 0; k < kStride; ++k) to[k] = F()(a.at[k]);
   }
 }
@@ -119,7 +127,7 @@ void each2(void* out, const Source* args, int64_t n) {
   Reader<A> a(args[0], kStride), b(args[1], kStride);
   Out* to = static_cast<Out*>(out);
   for (int64_t i = 0; i < n; i += kStride, a.next(), b.next(), to += kStride) {
-#pragma GCC ivdep
+    OPDOCK_INDEPENDENT
     for (int64_t k = 0; k < kStride; ++k) to[k] = F()(a.at[k], b.at[k]);
   }
 }
@@ -142,7 +150,7 @@ void add_reductions(Kernels* kernels);
 void add_chain(Kernels* kernels);
 
 // Sets the kernels of an operation.
-inline Kernel& entry(Kernels* kernels, Code code, Kind kind) {
+inline Kernel& entry(Kernels* kernels, Code code, CpuKind kind) {
   return kernels->operations[static_cast<int>(code)][static_cast<int>(kind)];
 }
 

@@ -137,25 +137,25 @@ void add_reductions_of(Kernels* kernels, int kind) {
 }  // namespace
 
 void add_reductions(Kernels* kernels) {
-  add_reductions_of<float>(kernels, static_cast<int>(Kind::kFloat));
-  add_reductions_of<double>(kernels, static_cast<int>(Kind::kDouble));
-  const auto set = [&](Code code, Kind kind, Reduce reduce) {
+  add_reductions_of<float>(kernels, static_cast<int>(CpuKind::kFloat));
+  add_reductions_of<double>(kernels, static_cast<int>(CpuKind::kDouble));
+  const auto set = [&](Code code, CpuKind kind, Reduce reduce) {
     kernels->reduce[static_cast<int>(code)][static_cast<int>(kind)] = reduce;
   };
   using I = int64_t;
   using U = uint64_t;
-  set(Code::kSum, Kind::kInteger, integers<decltype([](I a, I b) {
+  set(Code::kSum, CpuKind::kInteger, integers<decltype([](I a, I b) {
         return static_cast<I>(static_cast<U>(a) + static_cast<U>(b));
       })>);
-  set(Code::kProd, Kind::kInteger, integers<decltype([](I a, I b) {
+  set(Code::kProd, CpuKind::kInteger, integers<decltype([](I a, I b) {
         return static_cast<I>(static_cast<U>(a) * static_cast<U>(b));
       })>);
-  set(Code::kAmax, Kind::kInteger, integers<decltype([](I a, I b) { return a > b ? a : b; })>);
-  set(Code::kAmin, Kind::kInteger, integers<decltype([](I a, I b) { return a < b ? a : b; })>);
-  set(Code::kArgmax, Kind::kInteger, integer_index<true>);
-  set(Code::kArgmin, Kind::kInteger, integer_index<false>);
-  set(Code::kAny, Kind::kBool, bools<decltype([](int32_t a, int32_t b) { return a | b; })>);
-  set(Code::kAll, Kind::kBool, bools<decltype([](int32_t a, int32_t b) { return a & b; })>);
+  set(Code::kAmax, CpuKind::kInteger, integers<decltype([](I a, I b) { return a > b ? a : b; })>);
+  set(Code::kAmin, CpuKind::kInteger, integers<decltype([](I a, I b) { return a < b ? a : b; })>);
+  set(Code::kArgmax, CpuKind::kInteger, integer_index<true>);
+  set(Code::kArgmin, CpuKind::kInteger, integer_index<false>);
+  set(Code::kAny, CpuKind::kBool, bools<decltype([](int32_t a, int32_t b) { return a | b; })>);
+  set(Code::kAll, CpuKind::kBool, bools<decltype([](int32_t a, int32_t b) { return a & b; })>);
 }
 
 }  // namespace opdock::formula::OPDOCK_SIMD_LEVEL

@@ -50,7 +50,7 @@ inline T remainder(T a, T b) {
 }
 
 template <class T>
-void add_divisions(Kernels* kernels, Kind kind) {
+void add_divisions(Kernels* kernels, CpuKind kind) {
   entry(kernels, Code::kFloorDivide, kind) =
       each2<T, T, decltype([](T a, T b) { return floor_divide(a, b); })>;
   entry(kernels, Code::kRemainder, kind) =
@@ -62,9 +62,11 @@ void add_divisions(Kernels* kernels, Kind kind) {
 }  // namespace
 
 void add_scalar_functions(Kernels* kernels) {
-  add_divisions<float>(kernels, Kind::kFloat);
-  add_divisions<double>(kernels, Kind::kDouble);
-  const auto set = [&](Code code, Kernel kernel) { entry(kernels, code, Kind::kDouble) = kernel; };
+  add_divisions<float>(kernels, CpuKind::kFloat);
+  add_divisions<double>(kernels, CpuKind::kDouble);
+  const auto set = [&](Code code, Kernel kernel) {
+    entry(kernels, code, CpuKind::kDouble) = kernel;
+  };
 #define OPDOCK_SCALAR(code, expression) \
   set(Code::code, each1<double, double, decltype([](double x) { return expression; })>);
   OPDOCK_SCALAR(kExp2, std::exp2(x))
