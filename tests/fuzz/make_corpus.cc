@@ -104,6 +104,7 @@ int main(int count, char** arguments) {
   write(root / "json" / "odd",
         Bytes(R"([{"a":[1,-2.5e3,"\u00e9\ud83d\ude80",null,true,{}]}])").data);
   write_wheels(root / "wheel");
+  write_formulas(root / "formula");
   opdock::cache::EntryData entry;
   entry.kind = "kernels";
   entry.key = std::string(64, 'a');
