@@ -65,7 +65,7 @@ void check_name(const std::string& name) {
   }
 }
 
-// What replaces what in the templates, one after the other.
+// The texts that replace placeholders in the templates, one after the other.
 using Replacements = std::vector<std::pair<std::string_view, std::string>>;
 
 std::string replaced(std::string text, const Replacements& replacements) {

@@ -85,7 +85,7 @@ class Compiler {
     is_kept_.resize(count);
     is_computed_.resize(count);
     for (int pass = 0; pass <= last; ++pass) add_pass(pass, pass == last);
-    // What is kept is known only now.
+    // The kept numbers are known only now.
     for (Pass& pass : program_.passes) {
       const bool is_last = &pass == &program_.passes.back();
       find_uses(pass, is_last);

@@ -10,7 +10,8 @@
 
 namespace opdock::formula {
 
-// What a program computes: like a Node, but made of kernels. Arguments come before their users.
+// A number that a program computes: like a Node, but made of kernels. Arguments come before their
+// users.
 struct Number {
   enum class What : uint8_t {
     kInput,

@@ -12,7 +12,7 @@
 
 namespace opdock::formula {
 
-// What a launch depends on of a GPU.
+// The properties of a GPU on which a launch depends.
 struct DeviceTraits {
   int64_t multiprocessors = 1;
   int64_t warp_size = 32;

@@ -44,7 +44,7 @@ void DevicePlan::count_uses() {
   for (const Id id : graph_.results()) uses_[static_cast<size_t>(same(id))] += 2;
 }
 
-// What a later pass uses stays in registers, if that is more than an input.
+// A number that a later pass uses stays in registers, unless it is an input.
 void DevicePlan::find_kept() {
   for (Id id = 0; id < graph_.size(); ++id) {
     for (const Id direct : graph_[id].args) {

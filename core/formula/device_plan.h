@@ -1,4 +1,4 @@
-// What a kernel computes in which pass over the row, and what of it has a variable.
+// Says in which pass over the row a kernel computes each node, and which nodes have a variable.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

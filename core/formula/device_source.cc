@@ -360,7 +360,7 @@ class Writer {
       reductions.push_back(id);
       targets.push_back(graph_[id].args[0]);
     }
-    // What a later pass uses and is known now.
+    // Numbers that this pass computes and a later one uses.
     for (const Id id : all())
       if (plan_.is_kept(id) && plan_.pass(id) == now) targets.push_back(id);
     for (const Id id : reductions) {

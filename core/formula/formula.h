@@ -34,7 +34,7 @@ struct Parameter {
   bool is_optional = false;  // may be None; whether it is there is a choice
 };
 
-// What a graph is made for: one for each parameter.
+// Properties of an argument for which a graph is made; there is one for each parameter.
 struct Argument {
   bool is_present = true;
   Type type = Type::kFloat32;  // of a tensor

@@ -108,7 +108,7 @@ class Differentiator {
       scalars.push_back(out_.scalar(scalar.name, scalar.type));
     const std::vector<Id>& results = from_.results();
     for (size_t i = 0; i < results.size(); ++i) {
-      // As result_shape() says: without reductions, results have all columns.
+      // Without reductions, results have all columns (result_shape()).
       const bool is_per_row = rank > 0 && from_.has_reductions() && !has_columns(from_, results[i]);
       of_results_.push_back(out_.input(free_name(i), from_[results[i]].type, rank, is_per_row));
     }
@@ -206,7 +206,7 @@ class Differentiator {
       add_to(&gradient, sum_of_columns(columns));
     if (gradient == kNone) return;
     if (node.op == Op::kInput) {
-      // What is not the sum for the row must be seen to have columns (gradient.h).
+      // A gradient that is not yet summed along the row must have columns (gradient.h).
       const bool is_ambiguous =
           !has_columns(from_, id) && !is_for_row && !has_columns(out_, gradient);
       gradients_[node.index] = is_ambiguous ? sum_of_columns(gradient) : gradient;

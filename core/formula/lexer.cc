@@ -16,7 +16,7 @@ constexpr std::string_view kSymbolTexts[] = {
     "**", "//", "<<", ">>", "==", "!=", "<=", ">=", "+", "-", "*", "/",
     "%",  "~",  "&",  "|",  "^",  "<",  ">",  "=",  "(", ")", ",", "."};
 
-// What other languages write, and what is meant. Looked for before kSymbolTexts.
+// Symbols of other languages, and their meanings here. They are looked for before kSymbolTexts.
 struct Advice {
   std::string_view found, advice;
 };

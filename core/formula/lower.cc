@@ -8,7 +8,7 @@
 namespace opdock::formula {
 namespace {
 
-// What an expression comes to. Which members count depends on its kind.
+// The value of an expression. Which members count depends on its kind.
 struct Lowered {
   Id id = kNone;           // a value's node; kNone if an optional parameter is not there
   bool is_present = true;  // of an optional parameter
@@ -83,7 +83,7 @@ bool Lowering::is_same(const Expr& expr) const {
   const Lowered &a = at(expr.args[0]), &b = at(expr.args[1]);
   if (left.kind == Kind::kNothing) return !b.is_present;
   if (right.kind == Kind::kNothing) return !a.is_present;
-  // What is not there differs from everything that is.
+  // An absent argument differs from every present one.
   if (a.is_present != b.is_present) return false;
   if (left.kind == Kind::kString) return a.text == b.text;
   if (left.kind == Kind::kType) return a.type == b.type;

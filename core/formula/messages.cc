@@ -118,7 +118,7 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string_vi
     if (other.size() > kMaxCompared) continue;
     const size_t allowed = std::max<size_t>(std::max(name.size(), other.size()) / 3, 1);
     const size_t away = distance(name, other);
-    // Of two names with a single letter each, none is a misspelling of the other.
+    // A name of a single letter is no misspelling of another one.
     const bool is_near = away <= allowed && away < std::max(name.size(), other.size());
     if (is_near || (name.size() >= 3 && other.starts_with(name))) found.emplace_back(away, other);
   }

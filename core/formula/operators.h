@@ -8,7 +8,7 @@
 
 namespace opdock::formula {
 
-// As in Python; a later one binds more tightly.
+// The order is Python's; a later operator binds more tightly.
 enum class Binding : int {
   kAny,  // a conditional
   kOr,

@@ -150,7 +150,7 @@ void Parser::parse() {
   check_use();
 }
 
-// Also checks that a statement follows, unless this one returns the results.
+// Checks in addition that a statement follows, unless this one returns the results.
 void Parser::statement() {
   const Token first = next();
   if (first.is_word("return")) {

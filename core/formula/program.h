@@ -19,7 +19,7 @@
 
 namespace opdock::formula {
 
-// What an expression is, which is known without any argument.
+// The kind of an expression, which is known without any argument.
 enum class Kind : uint8_t {
   kValue,     // a number or an element of a tensor
   kOptional,  // an optional tensor or number by itself: a kValue, and the choice whether it is

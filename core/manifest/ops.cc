@@ -187,7 +187,7 @@ static std::string meant(const std::string& name) {
   return name.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", name);
 }
 
-// What an op by a formula need not say; check_formula() adds its doc and its shape.
+// Fills in keys that an op by a formula may omit; check_formula() adds its doc and its shape.
 static void add_defaults(OpDecl* op) {
   if (op->devices.empty()) op->devices = kDevices;
   if (op->dtypes.empty()) op->dtypes = {"float32", "float16", "bfloat16", "float64"};

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "formulas.md"
 BEGIN = "<!-- operations: written by make_formulas.py -->"
 END = "<!-- end of operations -->"
 
-# What each rule of core/formula/graph.h takes and returns.
+# The types that each rule of core/formula/graph.h takes and returns.
 RULES = {
     "kArithmetic": "numbers → the same type",
     "kRounding": "numbers → the same type",

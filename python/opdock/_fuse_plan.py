@@ -86,7 +86,7 @@ class Result:
 
     def __init__(self, tracer, node):
         arrays = {x.operand.code: x for x in _in_order([node]) if x.operand is not None}
-        # What only decides about the shape, such as x in zeros_like(x) + y.
+        # An operand that only decides about the shape, such as x in zeros_like(x) + y.
         for code in sorted({code for dim in node.dims for code, _ in dim}):
             if code not in arrays:
                 arrays[code] = tracer.inputs[code]
@@ -99,7 +99,7 @@ class Result:
         is_kept = bool(own) and not node.is_per_row and not own[-1] and bool(self.space[-1])
         self.is_row = node.is_per_row or is_kept or len(own) < len(self.space)
         if self.is_row and node.varies:
-            # The same value in each column, of which one is wanted.
+            # Each column has the same value, and one column is wanted.
             one = "any" if node.dtype == "bool" else "amax"
             node = Node(
                 f"{one}(where(column() >= 0, {{0}}, {{0}}))", ((node, None),), node.dtype,

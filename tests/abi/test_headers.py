@@ -13,7 +13,7 @@ FOLDER = CORE / "include" / "opdock"
 HEADERS = sorted(path.name for path in FOLDER.glob("*.h"))
 IDS = re.compile(r'#define OPDOCK_\w+_\d+ "opdock\.(\w+)/\d+"')
 EXTENSIONS = [name for name in HEADERS if IDS.search((FOLDER / name).read_text())]
-# What a plugin's author may turn on: the headers cause no warnings in C11 and C++17.
+# Warnings that a plugin's author may turn on: the headers cause no warnings in C11 and C++17.
 FLAGS = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{FOLDER.parent}"]
 
 

@@ -124,7 +124,7 @@ class Noisy:
             return self.same(x.float().to(getattr(torch, dtype)).double())
         return self.convert(x, dtype, source)
 
-    # Of rows, whose result is as long as one column.
+    # The reductions of rows, whose result is as long as one column.
 
     def sum(self, x, dtype, mean=False):
         if not x.is_floating_point():

@@ -535,7 +535,7 @@ class Program:
         )
         return True
 
-    # What is asked of it.
+    # ---- Questions about the formula.
 
     def cone(self, names):
         """Returns the names of all values that these need."""

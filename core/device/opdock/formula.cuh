@@ -1,6 +1,7 @@
-// What the kernels of formulas share: where their tensors have the elements of a thread, loads and
-// stores of several elements of any type, and reductions over a row. core/formula/device_source.cc
-// writes the kernels, and core/formula/device_launch.cc fills in FormulaSpace.
+// Functions that the kernels of formulas share: where their tensors have the elements of a thread,
+// loads and stores of several elements of any type, and reductions over a row.
+// core/formula/device_source.cc writes the kernels, and core/formula/device_launch.cc fills in
+// FormulaSpace.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -97,7 +97,7 @@ void add_integers(Kernels* kernels) {
     }
   });
 
-  // Of bools, which are masks. The smaller of two bools is the larger mask.
+  // Bools are masks: the smaller of two bools is the larger mask.
   const auto set_bool = [&](Code code, Kernel kernel) {
     entry(kernels, code, CpuKind::kBool) = kernel;
   };

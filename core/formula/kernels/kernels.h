@@ -40,7 +40,7 @@ using Kernel = void (*)(void* out, const Source* args, int64_t n);
 // Converts n elements, which are contiguous and of one type, to values, or the other way round.
 using Convert = void (*)(void* to, const void* from, int64_t n);
 
-// What has been reduced of a row.
+// The reduction of the part of a row that has been read.
 struct Total {
   double real = 0;
   int64_t integer = 0;

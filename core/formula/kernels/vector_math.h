@@ -71,8 +71,8 @@ HWY_INLINE V exp2(FloatTag d, V x) {
   return hn::Mul(hn::Mul(power, first), second);
 }
 
-// What follows computes floats in double. The errors are far below half a unit in float's last
-// place.
+// The functions below compute floats in double. The errors are far below half a unit in float's
+// last place.
 
 // 2^r for |r| <= 1/2 with an error of 6e-11; erf(z) / z in z^2, z <= 1, with 4e-11; and
 // erfc(z) e^(z^2) / r in r = 1 / (1 + 0.4 z), 1 <= z <= 10.2, with 4e-10.
@@ -181,7 +181,7 @@ template <class V>
 HWY_INLINE V divide_by_more(FloatTag d, V value, V z) {
   const V one = hn::Set(d, 1.0f), sum = hn::Add(one, z), lost = hn::Sub(z, hn::Sub(sum, one));
   const V quotient = hn::Div(value, sum);
-  // What the quotient leaves of the value, of which the rounding of the sum is a part. It is NaN
+  // The remainder of the division, which includes the rounding error of the sum. It is NaN
   // for an infinite quotient, which is right already.
   const V rest = hn::NegMulAdd(quotient, lost, hn::NegMulAdd(quotient, sum, value));
   // About 1 / (1 + z): the rest is small.

@@ -21,7 +21,7 @@ struct Call {
   void* x = reinterpret_cast<void*>(0x1000);
   void* y = reinterpret_cast<void*>(0x2000);
 
-  // Of "x + 1" on float32, or of "sum(x)" with these strides of x.
+  // The parameters of "x + 1" on float32, or of "sum(x)" with these strides of x.
   Call(bool reduces, int64_t rows, int64_t columns, int64_t row_step) {
     const Id in = graph.input("x", Type::kFloat32, 2);
     graph.add_result(reduces ? graph.apply(Op::kSum, in)

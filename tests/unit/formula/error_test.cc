@@ -383,7 +383,7 @@ TEST(FormulaErrors, CutLongLinesAndNames) {
 TEST(FormulaErrors, NameTheParameter) {
   EXPECT_EQ(error_of("x", {{"bias"}}),
             "parameter \"bias\": found no use in the formula, wanted one; use it or remove it");
-  // What is assigned to its name is not it.
+  // A variable with the parameter's name is not the parameter.
   EXPECT_EQ(error_of("bias = x\nreturn bias", {{"bias"}}),
             "parameter \"bias\": found no use in the formula, wanted one; use it or remove it");
   EXPECT_EQ(error_of("x", {{"1st"}}),

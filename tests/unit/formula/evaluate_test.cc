@@ -344,7 +344,7 @@ TEST(Evaluate, ExactGraphsDoNotRoundNumbersThatMeetATensor) {
   expect_floats(with_number("x * a"), {0.300048828125, 0.0999755859375});
   expect_floats(with_number("x / (1 / a)"), {0.300048828125, 0.0999755859375});
   expect_floats(with_number("x * a.half()"), {0.2998046875, 0.0999755859375});
-  // What is chosen is a number of the tensor's type.
+  // The chosen number has the tensor's type.
   expect_floats(with_number("where(x > 2, x, a) * 3"), {9, 0.2998046875});
 }
 
@@ -354,7 +354,7 @@ TEST(Evaluate, CastsRoundInEachGraph) {
   expect_floats(run("x.to(float16).float() - x", {x})[0], {-1, 0.0999755859375 - 0.1}, 1e-15);
   expect_floats(run("x.float()", {floats({0.1})})[0], {static_cast<double>(0.1F)});
   expect_floats(run("(x * 1.5).half().float()", {floats({3.0001}, Type::kBfloat16)})[0], {4.5});
-  // What a kernel has in float32 is not rounded here.
+  // evaluate() does not round numbers that a kernel has in float32.
   expect_floats(run("(x * x).float()", {floats({0.1}, Type::kFloat16)})[0], {0.1 * 0.1});
 }
 

@@ -380,7 +380,7 @@ TEST(Gradient, ComputesLittle) {
   // Sums that the caller makes anyway are left to it.
   EXPECT_EQ(reductions(gradient_of("exp(s) * x", {s, x}, {0}).graph), 0U);
   EXPECT_EQ(reductions(gradient_of("x * w", {x, w}, {0, 1}).graph), 0U);
-  // What no gradient needs is not computed.
+  // Nodes that no gradient needs are not computed.
   EXPECT_EQ(gradient_of("x + exp(w)", {x, w}, {0}).graph.size(), 1);
 }
 

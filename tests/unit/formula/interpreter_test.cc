@@ -170,7 +170,7 @@ TEST(Operations, OfFloat32AreAccurateToTwoUnits) {
   }
 }
 
-// What a reduction of a row is, in long double; NaN and the first index as in PyTorch.
+// The reduction of a row, in long double; NaN and the first index as in PyTorch.
 Any reduce(Op op, const std::vector<Any>& row, bool is_real) {
   Any all;
   long double total = op == Op::kProd ? 1 : 0, best = 0;
@@ -234,7 +234,7 @@ TEST(Reductions, AreThoseOfTheOracle) {
                 type, {kRows, columns},
                 transposed ? std::vector<int64_t>{1, kRows} : std::vector<int64_t>{columns, 1});
             randomize(&from, &random, plain);
-            // Of products, only numbers near 1 stay finite.
+            // Products stay finite only for numbers near 1.
             if (op == Op::kProd && type == Type::kFloat32)
               for (int64_t k = 0; k < from.numel(); ++k)
                 from.put(k, 1 + static_cast<float>(random() % 1000) * 1e-6f);

@@ -194,7 +194,7 @@ TEST(Lower, ChoicesDecide) {
                       {"True", "1111"},
                       {"True and not False", "1111"}};
   for (const Row& row : rows) {
-    // What is used nowhere else.
+    // Each parameter is used once here, because a parameter without a use is an error.
     const std::string all =
         "1 if weight and eps and flag and maybe and mode == '' and other else x";
     const Formula formula("t = " + all + "\nreturn 2 * t if " + row.choice + " else 3 * t",

@@ -1,4 +1,4 @@
-// What each operation of operations.def computes, number by number, in long double and in 128-bit
+// The result of each operation of operations.def, number by number, in long double and in 128-bit
 // integers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -111,7 +111,7 @@ inline const std::map<std::string_view, std::function<Real(Real, Real, Real)>>& 
   return all;
 }
 
-// Of integers, not wrapped. bits: of the type.
+// Results of operations on integers, not wrapped. bits: of the type.
 inline const std::map<std::string_view, std::function<Wide(Wide, Wide, Wide, int)>>&
 integer_oracles() {
   using Of = std::function<Wide(Wide, Wide, Wide, int)>;
@@ -161,7 +161,7 @@ integer_oracles() {
   return all;
 }
 
-// Of numbers of any type: bools.
+// Results that are bools, of numbers of any type.
 template <class T>
 bool exact_bool(std::string_view name, T a, T b) {
   const double real = static_cast<double>(a);

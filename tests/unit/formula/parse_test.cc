@@ -206,7 +206,7 @@ TEST(Limits, OfTheText) {
 }
 
 TEST(Limits, OfNesting) {
-  // What is nested 200 times, and 201 times.
+  // Texts that are nested 200 times, and 201 times.
   const std::pair<const char*, const char*> kinds[] = {
       {"(", ")"}, {"exp(", ")"}, {"-", ""}, {"x ** ", ""}, {"x if x.dtype == float16 else ", ""},
       {"-(", ")"}};
