@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formula/device_expressions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -62,7 +63,32 @@ std::string converted(const std::string& text, Type from, Type to) {
   return "static_cast<" + number_type(to) + ">(" + text + ")";
 }
 
+// Whether there is a quick form of the operation on float32.
+bool has_quick_form(Op op) {
+  switch (op) {
+    case Op::kExp:
+    case Op::kSigmoid:
+    case Op::kSilu:
+    case Op::kGelu:
+    case Op::kGeluTanh:
+    case Op::kDiv:
+    case Op::kReciprocal:
+    case Op::kSqrt:
+    case Op::kRsqrt:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
+
+bool is_short(const Graph& graph) {
+  return !graph.exact() && !graph.results().empty() &&
+         std::all_of(graph.results().begin(), graph.results().end(), [&](Id id) {
+           return graph[id].type == Type::kFloat16 || graph[id].type == Type::kBfloat16;
+         });
+}
 
 std::string element_type(Type type) {
   switch (type) {
@@ -141,7 +167,9 @@ std::string expression(const Graph& graph, Id id, const std::array<std::string, 
   if (node.op == Op::kDetach) return a;
   const Operation& what = operation(node.op);
   const Type operands = type_of(node.op == Op::kWhere ? 1 : 0);
-  const std::string_view between = infix(node.op, is_float(operands));
+  const bool is_quick = has_quick_form(node.op) && compute_type(node.type) == Type::kFloat32 &&
+                        (node.extent & kPerColumn) != 0 && is_short(graph);
+  const std::string_view between = is_quick ? "" : infix(node.op, is_float(operands));
   if (node.op == Op::kWhere) {
     text = "(" + a + " ? " + b + " : " + c + ")";
   } else if (node.op == Op::kLogicalNot ||
@@ -157,7 +185,7 @@ std::string expression(const Graph& graph, Id id, const std::array<std::string, 
   } else if (!between.empty()) {
     text = "(" + a + " " + std::string(between) + " " + b + ")";
   } else {
-    text = std::string(what.name) + "(" + a;
+    text = (is_quick ? "quick::" : "") + std::string(what.name) + "(" + a;
     for (int i = 1; i < what.arguments; ++i) text += ", " + args[static_cast<size_t>(i)];
     text += ")";
   }

@@ -14,6 +14,10 @@ std::string element_type(Type type);
 // Returns the type of a number that is computed: "float" for half, "int32_t" for int8_t.
 std::string number_type(Type type);
 
+// Whether all results are 16-bit floats, so that functions which are a little less accurate than
+// float32 is serve as well: those in namespace `quick` of opdock/formula_math.cuh.
+bool is_short(const Graph& graph);
+
 // Returns the value of node `id` as an expression of its number_type(), which is rounded or wrapped
 // as the node says. args: expressions of its arguments, which are in parentheses where needed.
 // Leaves but constants have no expression.

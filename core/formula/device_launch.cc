@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <cstdlib>
 #include <string>
 
 namespace opdock::formula {
@@ -13,13 +13,46 @@ constexpr size_t kMaxParameter = 4096;  // bytes, of all kernels' parameters on 
 constexpr int64_t kMost = int64_t{1} << 31;
 
 // Rows of at most this many vectors for each of a warp's threads are a warp's.
-constexpr int kMaxWarpVectors = 4;
+constexpr int kMaxWarpVectors = 2;
+// Vectors that a thread holds, at most.
 constexpr int kMaxHeld = 8;
-// Held elements in registers, of all inputs together.
-constexpr int kMaxHeldBytes = 512;
+// 32-bit registers in which a thread holds elements, at most: in a block of up to 512 threads, and
+// in a larger one, whose threads have 64 registers each.
+constexpr int kHeldRegisters = 64, kHeldRegistersOfLargeBlock = 32;
+
+// DeviceShape::repeated.
+uint64_t repeated_inputs(const Graph& graph, const Space& space) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < space.inputs.size() && i < 64; ++i)
+    if (graph.inputs()[i].has_columns() && space.inputs[i].column == 0) bits |= uint64_t{1} << i;
+  return bits;
+}
+
+// DeviceShape::transposed.
+uint64_t transposed_inputs(const Graph& graph, const Space& space) {
+  constexpr int64_t kLeast = 16;  // rows and columns that make a tile worth while
+  constexpr int kMaxShared = 40 << 10;
+  if (graph.has_reductions() || space.ndim == 0 || space.columns < kLeast) return 0;
+  const auto last = static_cast<size_t>(space.ndim - 1);
+  if (space.size[last] < kLeast) return 0;
+  uint64_t bits = 0;
+  int bytes = 0;  // of all tiles, with some room between their rows
+  for (size_t i = 0; i < space.inputs.size() && i < 64; ++i) {
+    const int more = (kTile + 2) * kTile * size_of(graph.inputs()[i].type);
+    if (!graph.inputs()[i].has_columns() || space.inputs[i].stride[last] != 1) continue;
+    if (std::abs(space.inputs[i].column) < 2 || bytes + more > kMaxShared) continue;
+    bits |= uint64_t{1} << i;
+    bytes += more;
+  }
+  return bits;
+}
+
+int64_t vector_of(const Graph& graph, const Space& space) {
+  return vector_elements(graph, repeated_inputs(graph, space));
+}
 
 int64_t slots_of(const Graph& graph, const Space& space) {
-  const int64_t vector = vector_elements(graph);
+  const int64_t vector = vector_of(graph, space);
   return std::max<int64_t>((space.columns + vector - 1) / vector, 1);
 }
 
@@ -34,37 +67,58 @@ void set_grid(int64_t blocks, DeviceLaunch* launch) {
   launch->grid[1] = static_cast<uint32_t>((blocks + width - 1) / width);
 }
 
-// The bytes of registers that one held vector takes in a thread.
-int bytes_of_vector(const Graph& graph) {
+// The registers that one held vector takes in a thread.
+int registers_of_vector(const Graph& graph, uint64_t repeated) {
   int bytes = 0;
-  for (const Input& input : graph.inputs())
-    if (input.has_columns()) bytes += vector_elements(graph) * size_of(input.type);
-  return std::max(bytes, 1);
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (is_held(graph, i, repeated))
+      bytes += vector_elements(graph, repeated) * size_of(graph.inputs()[i].type);
+  return std::max(bytes / 4, 1);
+}
+
+// Returns how many vectors a thread should hold of rows of that many (measured on an H200, where a
+// row of up to 4 KiB does best with 2, one of up to 32 KiB with 4, and a longer one with 8); 0 if a
+// block cannot hold them. registers: registers_of_vector(). has_beside: whether tensors that are
+// the same in all rows are read next to each row; without, 2 do best up to 16 KiB.
+int held_vectors(int registers, bool has_beside, int64_t slots, int64_t max_threads) {
+  int held = slots <= (has_beside ? 256 : 1024) ? 2 : slots <= 2048 ? 4 : kMaxHeld;
+  while (held > 1 && held * registers > kHeldRegisters) held /= 2;
+  for (; held <= kMaxHeld && held * registers <= kHeldRegisters; held *= 2) {
+    const bool is_large = slots > 512 * held;
+    if (slots <= max_threads * held &&
+        (!is_large || held * registers <= kHeldRegistersOfLargeBlock))
+      return held;
+  }
+  return 0;
 }
 
 void plan_rows(const Graph& graph, const Space& space, const DeviceTraits& traits,
                DeviceLaunch* launch) {
-  const int64_t slots = slots_of(graph, space);
-  const int most = std::min(kMaxHeld, std::max(1, kMaxHeldBytes / bytes_of_vector(graph)));
-  const auto fewest = [&](int64_t threads) {
-    return std::bit_ceil(static_cast<uint64_t>((slots + threads - 1) / threads));
-  };
-  if (fewest(traits.warp_size) <= static_cast<uint64_t>(std::min(most, kMaxWarpVectors))) {
-    launch->shape.held = static_cast<int>(fewest(traits.warp_size));
+  const int64_t slots = slots_of(graph, space), warp = traits.warp_size;
+  DeviceShape& shape = launch->shape;
+  const int registers = registers_of_vector(graph, shape.repeated);
+  for (int held = 1; held <= kMaxWarpVectors && held * registers <= kHeldRegisters; held *= 2) {
+    if (slots > warp * held) continue;
+    shape.held = held;
+    shape.threads = 128;
+    shape.is_full = slots == warp * held;
     launch->threads = 128;
-    const int64_t teams = launch->threads / traits.warp_size;
+    const int64_t teams = launch->threads / warp;
     set_grid((space.rows + teams - 1) / teams, launch);
     return;
   }
-  launch->shape.is_block = true;
-  // The fewest threads that hold the row, but enough of them to hide latency.
-  int64_t threads = std::clamp<int64_t>(round_up((slots + 3) / 4, traits.warp_size), 128, 512);
-  if (fewest(threads) > static_cast<uint64_t>(most))
-    threads = std::min<int64_t>(traits.max_threads, 1024);
-  const uint64_t held = fewest(threads);
-  launch->shape.held = held <= static_cast<uint64_t>(most) ? static_cast<int>(held) : 0;
-  if (launch->shape.held == 0) threads = std::min<int64_t>(traits.max_threads, 512);
+  shape.is_block = true;
+  const int64_t max_threads = std::min<int64_t>(traits.max_threads, kMaxThreads);
+  bool has_beside = false;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    has_beside = has_beside || (graph.inputs()[i].has_columns() && !is_held(graph, i, 0));
+  shape.held = held_vectors(registers, has_beside, slots, max_threads);
+  const int64_t threads =
+      shape.held == 0 ? std::min<int64_t>(max_threads, 512)
+                      : std::max(round_up((slots + shape.held - 1) / shape.held, warp), warp);
   launch->threads = static_cast<uint32_t>(threads);
+  shape.threads = static_cast<int>(std::bit_ceil(launch->threads));
+  shape.is_full = shape.held != 0 && threads == shape.threads && slots == threads * shape.held;
   set_grid(space.rows, launch);
 }
 
@@ -91,18 +145,90 @@ void append(const Divisor& divisor, std::vector<uint64_t>* words) {
                                         << 32);
 }
 
+// Whether the places of all elements, and of those of the vectors behind a row's end, have 31 bits.
+bool is_near(const Space& space) {
+  const auto steps_are_near = [&](const Steps& steps) {
+    // Sizes and strides are those of tensors in memory, so that no product exceeds 2^64. A vector
+    // may reach 8 elements behind a row.
+    uint64_t most =
+        static_cast<uint64_t>(space.columns + 8) * static_cast<uint64_t>(std::abs(steps.column));
+    for (int d = 0; d < space.ndim; ++d) {
+      const auto at = static_cast<size_t>(d);
+      most +=
+          static_cast<uint64_t>(space.size[at]) * static_cast<uint64_t>(std::abs(steps.stride[at]));
+    }
+    return most < static_cast<uint64_t>(kMost);
+  };
+  return std::all_of(space.inputs.begin(), space.inputs.end(), steps_are_near) &&
+         std::all_of(space.results.begin(), space.results.end(), steps_are_near);
+}
+
+// Calls f(address, type, steps) for each tensor, the inputs first.
+template <class F>
+void for_each_tensor(const Graph& graph, const Space& space, void* const* inputs,
+                     void* const* results, const F& f) {
+  for (size_t i = 0; i < space.inputs.size(); ++i)
+    f(inputs[i], graph.inputs()[i].type, space.inputs[i]);
+  for (size_t i = 0; i < space.results.size(); ++i)
+    f(results[i], graph[graph.results()[i]].type, space.results[i]);
+}
+
+// Whether all vectors of the tensors with a step of 1 that are whole are aligned too.
+bool is_aligned(const Graph& graph, const Space& space, void* const* inputs, void* const* results) {
+  bool aligned = true;
+  for_each_tensor(graph, space, inputs, results,
+                  [&](const void* data, Type type, const Steps& steps) {
+                    if (steps.column != 1) return;
+                    const auto size = static_cast<uint64_t>(size_of(type));
+                    const auto vector = static_cast<uint64_t>(vector_of(graph, space));
+                    const uint64_t unit = std::min<uint64_t>(16, vector * size);
+                    uint64_t bits = reinterpret_cast<uintptr_t>(data);
+                    for (size_t d = 0; d < static_cast<size_t>(space.ndim); ++d)
+                      bits |= static_cast<uint64_t>(steps.stride[d]) * size;
+                    aligned = aligned && bits % unit == 0;
+                  });
+  return aligned;
+}
+
 }  // namespace
 
-DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits) {
+bool launch_is_even(const Graph& graph, const Space& space, void* const* inputs,
+                    void* const* results) {
+  if (space.columns % vector_of(graph, space) != 0) return false;
+  const uint64_t transposed = transposed_inputs(graph, space);
+  for (size_t i = 0; i < space.inputs.size(); ++i)
+    if (graph.inputs()[i].has_columns() && space.inputs[i].column >> 1 != 0 &&
+        (i >= 64 || (transposed >> i & 1) == 0))
+      return false;
+  for (size_t i = 0; i < space.results.size(); ++i)
+    if ((graph[graph.results()[i]].extent & kPerColumn) != 0 && space.results[i].column != 1)
+      return false;
+  return is_aligned(graph, space, inputs, results);
+}
+
+DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits,
+                         bool is_even) {
   DeviceLaunch launch;
   launch.shape.dims = space.ndim;
+  launch.shape.is_even = is_even;
+  launch.shape.repeated = repeated_inputs(graph, space);
   const int64_t slots = slots_of(graph, space);
-  launch.shape.is_wide = space.rows >= kMost || slots >= kMost || space.rows * slots >= kMost;
+  launch.shape.is_wide = space.rows >= kMost || space.rows * slots >= kMost || !is_near(space);
   if (graph.has_reductions()) {
-    launch.shape.is_wide = space.rows >= kMost;
     plan_rows(graph, space, traits, &launch);
     return launch;
   }
+  if (!launch.shape.is_wide) launch.shape.transposed = transposed_inputs(graph, space);
+  if (launch.shape.transposed != 0) {
+    launch.shape.threads = kTileThreads;
+    launch.threads = kTileThreads;
+    const int64_t last = space.size[static_cast<size_t>(space.ndim - 1)];
+    set_grid(
+        (space.columns + kTile - 1) / kTile * ((last + kTile - 1) / kTile) * (space.rows / last),
+        &launch);
+    return launch;
+  }
+  launch.shape.threads = kElementThreads;
   const int64_t vectors = space.rows * slots;
   int64_t threads = traits.element_threads;
   // The blocks of a small launch should be on all multiprocessors.
@@ -122,25 +248,11 @@ std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, 
   const auto steps = [&](size_t t) -> const Steps& {
     return t < num_inputs ? space.inputs[t] : space.results[t - num_inputs];
   };
-  const auto type = [&](size_t t) {
-    return t < num_inputs ? graph.inputs()[t].type : graph[graph.results()[t - num_inputs]].type;
-  };
   const auto dims = static_cast<size_t>(space.ndim);
-  const int64_t vector = vector_elements(graph);
   std::vector<uint64_t> words;
-  // Whether vectors of a tensor with a step of 1 are aligned in all rows.
-  bool whole = true;
-  for (size_t t = 0; t < tensors; ++t) {
-    const auto address =
-        reinterpret_cast<uintptr_t>(t < num_inputs ? inputs[t] : results[t - num_inputs]);
-    words.push_back(address);
-    if (steps(t).column != 1) continue;
-    const auto size = static_cast<uint64_t>(size_of(type(t)));
-    const uint64_t unit = std::min<uint64_t>(16, static_cast<uint64_t>(vector) * size);
-    uint64_t bits = address;
-    for (size_t d = 0; d < dims; ++d) bits |= static_cast<uint64_t>(steps(t).stride[d]) * size;
-    whole = whole && bits % unit == 0;
-  }
+  for_each_tensor(graph, space, inputs, results, [&](const void* data, Type, const Steps&) {
+    words.push_back(reinterpret_cast<uintptr_t>(data));
+  });
   for (size_t t = 0; t < tensors; ++t) words.push_back(static_cast<uint64_t>(steps(t).column));
   for (size_t t = 0; t < tensors; ++t) {
     for (size_t d = 0; d < dims; ++d) words.push_back(static_cast<uint64_t>(steps(t).stride[d]));
@@ -151,7 +263,7 @@ std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, 
   append(divisor_of(slots_of(graph, space)), &words);
   words.push_back(static_cast<uint64_t>(space.rows));
   words.push_back(static_cast<uint64_t>(space.columns));
-  words.push_back(whole ? 1 : 0);
+  words.push_back(is_aligned(graph, space, inputs, results) ? 1 : 0);
   for (size_t i = 0; i < graph.scalars().size(); ++i)
     words.push_back(graph.scalars()[i].type == Type::kFloat64
                         ? std::bit_cast<uint64_t>(scalars[i].real)

@@ -26,8 +26,15 @@ struct DeviceLaunch {
   uint32_t threads = 1;
 };
 
-// Returns the launch for a space with elements.
-DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits);
+// Returns whether every tensor of the space that has columns is read or written by whole vectors of
+// adjacent, aligned elements, or is an input with one element for a whole row or a transposed one.
+// inputs, results: the tensors' first elements.
+bool launch_is_even(const Graph& graph, const Space& space, void* const* inputs,
+                    void* const* results);
+
+// Returns the launch for a space with elements. is_even: launch_is_even() of its tensors.
+DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits,
+                         bool is_even);
 
 // Returns the kernel's parameter, a struct by value, as words: FormulaSpace
 // (opdock/formula_space.cuh) and then the scalars. inputs, results: the tensors' first elements.

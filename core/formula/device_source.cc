@@ -20,8 +20,8 @@ class Writer {
       : graph_(graph),
         shape_(shape),
         has_rows_(graph.has_reductions()),
-        vector_(std::to_string(vector_elements(graph))),
-        plan_(graph, shape.held != 0),
+        vector_(std::to_string(vector_elements(graph, shape.repeated))),
+        plan_(graph, keeps(graph, shape)),
         is_written_(graph.nodes().size(), false) {}
 
   std::string write() {
@@ -31,13 +31,14 @@ class Writer {
     // Inside this namespace its functions hide the compiler's own, such as ::round.
     line("namespace opdock::formula {");
     line("");
-    const int threads = !has_rows_ ? kElementThreads : shape_.is_block ? kMaxThreads : 128;
-    line("OPDOCK_KERNEL(" + std::to_string(threads) + ")");
+    line(bounds());
     line("kernel(" + parameters() + ") {");
     ++depth_;
     line("constexpr int kVector = " + vector_ + ";");
     if (has_rows_) {
       write_rows();
+    } else if (shape_.transposed != 0) {
+      write_tiles();
     } else {
       write_elements();
     }
@@ -49,6 +50,39 @@ class Writer {
   }
 
  private:
+  // Whether what a pass computes stays in registers for later ones: where that is dear to compute
+  // again, and the registers are there.
+  static bool keeps(const Graph& graph, const DeviceShape& shape) {
+    return shape.held != 0 && shape.held <= 4 && !is_short(graph);
+  }
+
+  // The threads of a block and, of kernels that hold rows, how many blocks a multiprocessor should
+  // have at once: those of about 128 KiB of rows.
+  std::string bounds() const {
+    const std::string threads = std::to_string(shape_.threads);
+    int bytes = 0, registers = 26;
+    for (size_t i = 0; i < graph_.inputs().size(); ++i)
+      if (is_held(i))
+        bytes += vector_elements(graph_, shape_.repeated) * size_of(graph_.inputs()[i].type);
+    bytes *= shape_.held;
+    registers += bytes / 4;
+    const int blocks =
+        bytes == 0
+            ? 1
+            : std::min({(128 << 10) / (bytes * shape_.threads),
+                        (64 << 10) / (registers * shape_.threads), 2048 / shape_.threads, 20});
+    if (blocks <= 1 || graph_.size() > 60 || has_rows_ == false)
+      return "OPDOCK_KERNEL(" + threads + ")";
+    return "OPDOCK_KERNEL_BLOCKS(" + threads + ", " + std::to_string(blocks) + ")";
+  }
+
+  bool is_held(size_t input) const {
+    return shape_.held > 0 && has_rows_ && formula::is_held(graph_, input, shape_.repeated);
+  }
+  bool is_transposed(size_t input) const {
+    return input < 64 && (shape_.transposed >> input & 1) != 0;
+  }
+  bool is_repeated(size_t input) const { return (shape_.repeated >> input & 1) != 0; }
   size_t num_tensors() const { return graph_.inputs().size() + graph_.results().size(); }
   Type result_type(size_t i) const { return graph_[graph_.results()[i]].type; }
   bool is_full(Id id) const { return (graph_[id].extent & kPerColumn) != 0; }
@@ -83,7 +117,8 @@ class Writer {
     const std::string index = std::to_string(node.index);
     switch (node.op) {
       case Op::kInput: {
-        const std::string element = is_full(id) ? "in" + index + pack_index() : "one" + index;
+        if (is_full(id)) return variable_name(graph_, id) + ".at[k]";
+        const std::string element = "one" + index;
         return node.type == Type::kBool                            ? "(" + element + " != 0)"
                : number_type(node.type) == element_type(node.type) ? element
                : is_float(node.type) ? "from_element(" + element + ")"
@@ -94,21 +129,19 @@ class Writer {
       case Op::kRow:
         return "place.row";
       case Op::kColumn:
-        return "(column + k)";
+        return "static_cast<int64_t>(column + k)";
       case Op::kColumns:
         return "static_cast<int64_t>(p.columns)";
       default:
         return constant_text(node.type, node.value);
     }
   }
-  std::string pack_index() const { return shape_.held > 0 && has_rows_ ? "[i].at[k]" : ".at[k]"; }
-
   // Returns the expression of a node that has been written, of a leaf, or of one that is inline.
   std::string use(Id id) const {
     id = plan_.same(id);
     if (plan_.is_inline(id)) return value(id);
     if (is_leaf(graph_[id].op) && graph_[id].op != Op::kInput) return leaf(id);
-    if (graph_[id].op == Op::kInput && !is_written_[static_cast<size_t>(id)]) return leaf(id);
+    if (graph_[id].op == Op::kInput) return leaf(id);
     const std::string name = variable_name(graph_, id);
     return plan_.is_kept(id) ? name + "[i * kVector + k]" : name;
   }
@@ -146,27 +179,50 @@ class Writer {
     }
   }
 
-  // Writes the elements' nodes that `targets` need, in the order of the graph.
-  void write_element_nodes(const std::vector<Id>& targets, int now) {
+  // Returns which of the elements' nodes pass `now` computes for `targets`.
+  std::vector<bool> needed(const std::vector<Id>& targets, int now) const {
     std::vector<bool> is_needed(graph_.nodes().size(), false);
     for (const Id id : targets) is_needed[static_cast<size_t>(id)] = true;
     for (Id id = graph_.size() - 1; id >= 0; --id) {
       const auto at = static_cast<size_t>(id);
-      if (!is_needed[at] || !is_full(id) || (plan_.is_kept(id) && plan_.pass(id) < now)) continue;
+      is_needed[at] = is_needed[at] && is_full(id) && !(plan_.is_kept(id) && plan_.pass(id) < now);
+      if (!is_needed[at]) continue;
       for (const Id arg : graph_[id].args)
         if (arg != kNone && is_full(arg)) is_needed[static_cast<size_t>(arg)] = true;
     }
+    return is_needed;
+  }
+
+  // Begins the loop over a vector's elements, with the numbers of the inputs that it needs.
+  void begin_elements(const std::vector<bool>& is_needed) {
+    for (const Id id : all()) {
+      const Node& node = graph_[id];
+      if (node.op != Op::kInput || !is_needed[static_cast<size_t>(id)]) continue;
+      const std::string index = std::to_string(node.index);
+      line("const auto " + variable_name(graph_, id) + " = to_numbers<" + number_type(node.type) +
+           ">(in" + index + (is_held(node.index) ? "[i]" : "") + ");");
+    }
+    line("OPDOCK_UNROLL");
+    line("for (int k = 0; k < kVector; ++k) {");
+    ++depth_;
+  }
+  void end_elements() {
+    --depth_;
+    line("}");
+    end_scope();
+  }
+
+  // Writes the needed nodes, in the order of the graph.
+  void write_element_nodes(const std::vector<bool>& is_needed) {
     for (Id id = 0; id < graph_.size(); ++id) {
       const auto at = static_cast<size_t>(id);
-      if (!is_needed[at] || !is_full(id) || (plan_.is_kept(id) && plan_.pass(id) < now)) continue;
-      const Node& node = graph_[id];
-      if ((is_leaf(node.op) && node.op != Op::kInput) || plan_.is_inline(id)) continue;
+      if (!is_needed[at] || is_leaf(graph_[id].op) || plan_.is_inline(id)) continue;
       const std::string name = variable_name(graph_, id);
-      const std::string text = bare(node.op == Op::kInput ? leaf(id) : value(id));
+      const std::string text = bare(value(id));
       if (plan_.is_kept(id)) {
         line(name + "[i * kVector + k] = " + text + ";");
       } else {
-        line("const " + number_type(node.type) + " " + name + " = " + text + ";");
+        line("const " + number_type(graph_[id].type) + " " + name + " = " + text + ";");
       }
       is_written_[at] = true;
     }
@@ -186,8 +242,9 @@ class Writer {
   }
 
   void write_bases() {
+    const size_t inputs = graph_.inputs().size();
     for (size_t t = 0; t < num_tensors(); ++t) {
-      const size_t inputs = graph_.inputs().size();
+      if (is_transposed(t)) continue;
       const std::string n = std::to_string(t < inputs ? t : t - inputs);
       const Type type = t < inputs ? graph_.inputs()[t].type : result_type(t - inputs);
       line(element_type(type) + "* const " + (t < inputs ? "from" : "to") + n + " = place.first<" +
@@ -199,67 +256,142 @@ class Writer {
       line("const " + element_type(graph_.inputs()[i].type) + " one" + n + " = from" + n + "[0];");
     }
   }
+  // Writes the load of this vector of input i.
   void write_load(size_t i, const std::string& to) {
     const std::string n = std::to_string(i);
-    line(to + " = load<kVector>(from" + n + ", p.step[" + n + "], column, count, p.whole);");
+    line(to + " = " +
+         (is_repeated(i) ? "repeat<kVector>(from" + n + "[0]);"
+          : shape_.is_even
+              ? "load_whole<kVector>(from" + n + " + column);"
+              : "load<kVector>(from" + n + ", p.step[" + n + "], column, count, p.whole);"));
   }
-  void write_store(size_t i, const std::string& from) {
-    const std::string t = std::to_string(graph_.inputs().size() + i);
-    line("store<kVector>(to" + std::to_string(i) + ", p.step[" + t + "], column, count, p.whole, " +
-         from + ");");
+  void write_store(size_t i) {
+    const std::string n = std::to_string(i), t = std::to_string(graph_.inputs().size() + i);
+    const std::string pack = "to_pack<" + element_type(result_type(i)) + ">(out" + n + ")";
+    line(shape_.is_even ? "store_whole(to" + n + " + column, " + pack + ");"
+                        : "store<kVector>(to" + n + ", p.step[" + t +
+                              "], column, count, p.whole, " + pack + ");");
   }
   std::string pack(Type type) const { return "Pack<" + element_type(type) + ", kVector>"; }
-  std::string stored(size_t i) const {
-    const Id id = graph_.results()[i];
-    return "ToElement<" + element_type(result_type(i)) + ">::of(" + use(id) + ")";
+  std::string element(size_t i) const {
+    return "ToElement<" + element_type(result_type(i)) + ">::of(" + use(graph_.results()[i]) + ")";
+  }
+  // Whether a result has columns: a tensor without dimensions has one.
+  bool has_columns(size_t result) const { return !has_rows_ || is_full(graph_.results()[result]); }
+  // Writes the results that have columns, of a vector whose inputs are loaded.
+  void write_results_of_vector(int now) {
+    std::vector<Id> targets;
+    const auto for_each = [&](const auto& f) {
+      for (size_t i = 0; i < graph_.results().size(); ++i)
+        if (has_columns(i)) f(i);
+    };
+    for_each([&](size_t i) { targets.push_back(graph_.results()[i]); });
+    for_each([&](size_t i) {
+      line("Numbers<" + number_type(result_type(i)) + ", kVector> out" + std::to_string(i) + ";");
+    });
+    const std::vector<bool> is_needed = needed(targets, now);
+    begin_elements(is_needed);
+    write_element_nodes(is_needed);
+    for_each([&](size_t i) {
+      line("out" + std::to_string(i) + ".at[k] = " + bare(use(graph_.results()[i])) + ";");
+    });
+    end_elements();
+    for_each([&](size_t i) { write_store(i); });
   }
 
   void write_elements() {
     const std::string index = shape_.is_wide ? "int64_t" : "uint32_t";
+    const std::string column = shape_.is_wide ? "int64_t" : "int";
     line("pdl_wait_and_trigger();");
     line("const " + index + " number = vector_number<" + index + ">();");
     line("if (number >= static_cast<" + index + ">(p.rows * p.slots.divisor)) return;");
-    line("const " + index + " row = p.slots.quotient(number);");
-    line("const int64_t column = static_cast<int64_t>(number - row * static_cast<" + index +
-         ">(p.slots.divisor)) * kVector;");
-    line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
+    if (shape_.dims == 0) {
+      line("const " + index + " row = 0;");
+      line("const " + column + " column = static_cast<" + column + ">(number) * kVector;");
+    } else {
+      line("const " + index + " row = p.slots.quotient(number);");
+      line("const " + column + " column = static_cast<" + column + ">(number - row * static_cast<" +
+           index + ">(p.slots.divisor)) * kVector;");
+    }
+    write_count();
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) + "> place(p, row);");
     write_bases();
     write_row_numbers(1);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       if (graph_.inputs()[i].has_columns())
         write_load(i, "const " + pack(graph_.inputs()[i].type) + " in" + std::to_string(i));
-    for (size_t i = 0; i < graph_.results().size(); ++i)
-      line(pack(result_type(i)) + " out" + std::to_string(i) + ";");
+    write_results_of_vector(0);
+  }
+
+  // Writes a kernel whose blocks have a tile each: they load the tiles of transposed inputs along
+  // the rows, and then compute vectors of the tile's rows.
+  void write_tiles() {
+    const std::string dims = std::to_string(shape_.dims);
+    line("constexpr int kTile = " + std::to_string(formula::kTile) + ";");
+    line("constexpr int kVectors = kTile * kTile / kVector / " + std::to_string(shape_.threads) +
+         ";");
+    const auto for_each_transposed = [&](const auto& f) {
+      for (size_t i = 0; i < graph_.inputs().size(); ++i)
+        if (is_transposed(i)) f(i, element_type(graph_.inputs()[i].type), std::to_string(i));
+    };
+    for_each_transposed([&](size_t, const std::string& type, const std::string& n) {
+      line("OPDOCK_SHARED(" + type + ", tile" + n + ", (kTile * tile_step<kTile, " + type + ">));");
+    });
+    line("pdl_wait_and_trigger();");
+    line("const Tile<kTile, " + dims + "> tile(p);");
+    for_each_transposed([&](size_t, const std::string& type, const std::string& n) {
+      line("tile.load<" + type + ">(p, " + n + ", tile" + n + ");");
+    });
+    line("block_barrier();");
     line("OPDOCK_UNROLL");
-    line("for (int k = 0; k < kVector; ++k) {");
+    line("for (int i = 0; i < kVectors; ++i) {");
     ++depth_;
-    write_element_nodes(graph_.results(), 0);
-    for (size_t i = 0; i < graph_.results().size(); ++i)
-      line("out" + std::to_string(i) + ".at[k] = " + stored(i) + ";");
-    --depth_;
-    line("}");
-    end_scope();
-    for (size_t i = 0; i < graph_.results().size(); ++i) write_store(i, "out" + std::to_string(i));
+    line("const int vector = thread_index() + i * " + std::to_string(shape_.threads) + ";");
+    line("const int below = vector / (kTile / kVector);");
+    line("const int beside = vector % (kTile / kVector) * kVector;");
+    line("if (below >= tile.rows || beside >= tile.columns) continue;");
+    line("const uint32_t row = tile.row + static_cast<uint32_t>(below);");
+    line("const int column = tile.column + beside;");
+    write_count();
+    line("const RowPlace<uint32_t, " + dims + "> place(p, row);");
+    write_bases();
+    write_row_numbers(1);
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      if (!graph_.inputs()[i].has_columns()) continue;
+      const std::string n = std::to_string(i);
+      const std::string to = "const " + pack(graph_.inputs()[i].type) + " in" + n;
+      if (is_transposed(i)) {
+        line(to + " = tile.vector<kVector>(tile" + n + ", below, beside);");
+      } else {
+        write_load(i, to);
+      }
+    }
+    write_results_of_vector(0);
+    end_vectors();
+  }
+
+  void write_count() {
+    if (!shape_.is_even)
+      line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
   }
 
   // Begins the loop over this thread's vectors: `column` and `count` are those of a vector.
   void begin_vectors() {
+    const std::string type = shape_.is_wide ? "int64_t" : "int";
     if (shape_.held > 0) {
       line("OPDOCK_UNROLL");
       line("for (int i = 0; i < kHeld; ++i) {");
       ++depth_;
-      line(
-          "const int64_t column = (team.rank() + static_cast<int64_t>(i) * team.size()) * "
-          "kVector;");
-      line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
+      line("const " + type + " column = team.column<" + type + ", kVector, kHeld>(i);");
+      if (!shape_.is_full) line("if (column >= p.columns) continue;");
     } else {
-      line(
-          "for (int64_t column = static_cast<int64_t>(team.rank()) * kVector; "
-          "column < p.columns; column += static_cast<int64_t>(team.size()) * kVector) {");
+      line("OPDOCK_UNROLL_4");
+      line("for (" + type + " column = static_cast<" + type +
+           ">(team.rank()) * kVector; column < p.columns; column += static_cast<" + type +
+           ">(team.size()) * kVector) {");
       ++depth_;
-      line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
     }
+    write_count();
   }
   void end_vectors() {
     --depth_;
@@ -268,16 +400,17 @@ class Writer {
 
   void write_rows() {
     if (shape_.held > 0) line("constexpr int kHeld = " + std::to_string(shape_.held) + ";");
-    line("OPDOCK_SHARED(long long, scratch, 64);");
+    line("OPDOCK_SHARED(long long, scratch, 128);");
     line("pdl_wait_and_trigger();");
-    line(std::string("const RowTeam<") + (shape_.is_block ? "true" : "false") + "> team;");
+    line(std::string("const RowTeam<") + (shape_.is_block ? "true" : "false") + ", " +
+         (shape_.is_full ? std::to_string(shape_.threads) : "0") + "> team;");
     const std::string index = shape_.is_wide ? "int64_t" : "uint32_t";
     const std::string block = "block_index_y() * grid_blocks() + block_index()";
     if (shape_.is_block) {
       line("const int64_t number = " + block + ";");
     } else {
-      line("const int64_t number = (" + block +
-           ") * (block_threads() / warp_width()) + thread_index() / warp_width();");
+      line("const int64_t number = (" + block + ") * (" + std::to_string(shape_.threads) +
+           " / warp_width()) + thread_index() / warp_width();");
     }
     line("if (number >= p.rows) return;");
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) +
@@ -286,7 +419,7 @@ class Writer {
     write_row_numbers(1);
     if (shape_.held > 0) {
       for (size_t i = 0; i < graph_.inputs().size(); ++i)
-        if (graph_.inputs()[i].has_columns())
+        if (is_held(i))
           line(pack(graph_.inputs()[i].type) + " in" + std::to_string(i) + "[kHeld];");
       for (const Id id : all())
         if (plan_.is_kept(id))
@@ -294,9 +427,10 @@ class Writer {
                "[kHeld * kVector];");
       begin_vectors();
       for (size_t i = 0; i < graph_.inputs().size(); ++i)
-        if (graph_.inputs()[i].has_columns()) write_load(i, "in" + std::to_string(i) + "[i]");
+        if (is_held(i)) write_load(i, "in" + std::to_string(i) + "[i]");
       end_vectors();
     }
+    write_first_loads();
     for (int now = 0; now < plan_.last(); ++now) {
       write_reductions(now);
       write_row_numbers(now + 2);
@@ -304,18 +438,52 @@ class Writer {
     write_results();
   }
 
-  // Writes the loads of the inputs that `targets` need, if the row is not held.
-  void write_needed_loads(const std::vector<Id>& targets) {
-    if (shape_.held > 0) return;
-    std::vector<bool> is_needed(graph_.nodes().size(), false);
-    for (const Id id : targets) is_needed[static_cast<size_t>(id)] = true;
-    for (Id id = graph_.size() - 1; id >= 0; --id) {
-      if (!is_needed[static_cast<size_t>(id)] || !is_full(id)) continue;
-      for (const Id arg : graph_[id].args)
-        if (arg != kNone && is_full(arg)) is_needed[static_cast<size_t>(arg)] = true;
+  // Whether an input that is the same in all rows is loaded one vector ahead in the last pass, and
+  // the first vector before the reductions: otherwise the store of each vector would wait for it.
+  bool is_ahead(size_t input) const {
+    return shape_.held > 0 && shape_.is_even && !is_held(input) && !is_repeated(input) &&
+           graph_.inputs()[input].has_columns();
+  }
+  void write_load_ahead(size_t i, const std::string& vector) {
+    const std::string n = std::to_string(i), type = shape_.is_wide ? "int64_t" : "int";
+    const std::string load = "next" + n + " = load_whole<kVector>(from" + n + " + next);";
+    line("const " + type + " next = team.column<" + type + ", kVector, kHeld>(" + vector + ");");
+    line(shape_.is_full ? load : "if (next < p.columns) " + load);
+  }
+  void write_first_loads() {
+    std::vector<Id> full;
+    for (const Id id : graph_.results())
+      if (is_full(id)) full.push_back(id);
+    const std::vector<bool> is_last_needed = needed(full, plan_.last());
+    for (const Id id : all()) {
       const Node& node = graph_[id];
-      if (node.op == Op::kInput)
-        write_load(node.index, "const " + pack(node.type) + " in" + std::to_string(node.index));
+      if (node.op != Op::kInput || !is_ahead(node.index) ||
+          !is_last_needed[static_cast<size_t>(id)])
+        continue;
+      line(pack(node.type) + " next" + std::to_string(node.index) + ";");
+      line("{");
+      ++depth_;
+      write_load_ahead(node.index, "0");
+      end_vectors();
+    }
+  }
+
+  // Writes the loads of the needed inputs that are not held.
+  void write_needed_loads(const std::vector<bool>& is_needed, bool is_last) {
+    for (const Id id : all()) {
+      const Node& node = graph_[id];
+      if (node.op != Op::kInput || !is_needed[static_cast<size_t>(id)]) continue;
+      if (is_held(node.index)) continue;
+      if (is_last && is_ahead(node.index)) {
+        const std::string n = std::to_string(node.index);
+        line("const " + pack(node.type) + " in" + n + " = next" + n + ";");
+        line("if (i + 1 < kHeld) {");
+        ++depth_;
+        write_load_ahead(node.index, "i + 1");
+        end_vectors();
+        continue;
+      }
+      write_load(node.index, "const " + pack(node.type) + " in" + std::to_string(node.index));
     }
   }
 
@@ -374,12 +542,11 @@ class Writer {
       }
     }
     begin_vectors();
-    write_needed_loads(targets);
-    line("OPDOCK_UNROLL");
-    line("for (int k = 0; k < kVector; ++k) {");
-    ++depth_;
-    line("if (k >= count) continue;");
-    write_element_nodes(targets, now);
+    const std::vector<bool> is_needed = needed(targets, now);
+    write_needed_loads(is_needed, false);
+    begin_elements(is_needed);
+    if (!shape_.is_even) line("if (k >= count) continue;");
+    write_element_nodes(is_needed);
     for (const Id id : reductions) {
       const Node& node = graph_[id];
       const std::string part = "part_" + variable_name(graph_, id);
@@ -393,16 +560,15 @@ class Writer {
              ");");
       }
     }
-    --depth_;
-    line("}");
-    end_scope();
+    end_elements();
     end_vectors();
     for (const Id id : reductions) {
       const Node& node = graph_[id];
       const std::string name = variable_name(graph_, id), part = "part_" + name;
       std::string all = is_index(node.op)
-                            ? "best_column(team, " + part + ", scratch)"
-                            : "team.reduce<" + combination(node.op) + ">(" + part + ", scratch)";
+                            ? "best_column(team, " + part + ", scratch + 64)"
+                            : "team.reduce<" + combination(node.op) + ">(" + part + ", scratch" +
+                                  (num_reductions_++ % 2 == 0 ? ")" : " + 32)");
       if (node.type == Type::kBool) all = "(" + all + " != 0)";
       if (graph_.exact() && compute_type(node.type) != node.type)
         all = "rounded<" + element_type(node.type) + ">(" + all + ")";
@@ -423,28 +589,14 @@ class Writer {
       ++depth_;
       for (size_t i = 0; i < graph_.results().size(); ++i)
         if (!is_full(graph_.results()[i]))
-          line("to" + std::to_string(i) + "[0] = " + stored(i) + ";");
+          line("to" + std::to_string(i) + "[0] = " + element(i) + ";");
       --depth_;
       line("}");
     }
     if (full.empty()) return;
     begin_vectors();
-    write_needed_loads(full);
-    for (size_t i = 0; i < graph_.results().size(); ++i)
-      if (is_full(graph_.results()[i]))
-        line(pack(result_type(i)) + " out" + std::to_string(i) + ";");
-    line("OPDOCK_UNROLL");
-    line("for (int k = 0; k < kVector; ++k) {");
-    ++depth_;
-    write_element_nodes(full, plan_.last());
-    for (size_t i = 0; i < graph_.results().size(); ++i)
-      if (is_full(graph_.results()[i]))
-        line("out" + std::to_string(i) + ".at[k] = " + stored(i) + ";");
-    --depth_;
-    line("}");
-    end_scope();
-    for (size_t i = 0; i < graph_.results().size(); ++i)
-      if (is_full(graph_.results()[i])) write_store(i, "out" + std::to_string(i));
+    write_needed_loads(needed(full, plan_.last()), true);
+    write_results_of_vector(plan_.last());
     end_vectors();
   }
 
@@ -457,17 +609,24 @@ class Writer {
   std::vector<Id> unscoped_;
   std::string text_;
   int depth_ = 0;
+  int num_reductions_ = 0;  // written so far; two in a row use different memory
 };
 
 }  // namespace
 
-int vector_elements(const Graph& graph) {
-  int least = 8;
-  for (const Input& input : graph.inputs())
-    if (input.has_columns()) least = std::min(least, size_of(input.type));
+int vector_elements(const Graph& graph, uint64_t repeated) {
+  int most = 2;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    if (graph.inputs()[i].has_columns() && (repeated >> i & 1) == 0)
+      most = std::max(most, size_of(graph.inputs()[i].type));
   for (const Id id : graph.results())
-    if ((graph[id].extent & kPerColumn) != 0) least = std::min(least, size_of(graph[id].type));
-  return std::min(8, 16 / least);
+    if ((graph[id].extent & kPerColumn) != 0) most = std::max(most, size_of(graph[id].type));
+  return 16 / most;
+}
+
+bool is_held(const Graph& graph, size_t input, uint64_t repeated) {
+  return graph.inputs()[input].has_columns() && graph.inputs()[input].rank > 1 &&
+         (repeated >> input & 1) == 0;
 }
 
 std::string device_source(const Graph& graph, const DeviceShape& shape) {

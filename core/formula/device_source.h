@@ -3,31 +3,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "formula/graph.h"
 
 namespace opdock::formula {
 
-// How a kernel goes over its space. Kernels of formulas without reductions have a vector of
-// elements a thread; the others have a row a team of threads.
+// How a kernel goes over its space, and for which layouts it is made. Kernels of formulas without
+// reductions have a vector of elements a thread; the others have a row a team of threads.
 struct DeviceShape {
   int dims = 0;  // of the rows
-  // Whether rows and vectors are counted in 64 bits.
+  // Whether rows, vectors and the places of elements are counted in 64 bits.
   bool is_wide = false;
+  // Whether all tensors are read and written by whole, aligned vectors: launch_is_even().
+  bool is_even = false;
+  // The inputs that have one element for a whole row, although their last dimension does not say so
+  // in all calls: bit i is input i.
+  uint64_t repeated = 0;
+  // The inputs, by the same bits, whose adjacent elements are those of the last dimension of the
+  // rows: a block transposes tiles of them. Only without reductions.
+  uint64_t transposed = 0;
   // Reductions: whether a row's team is a block or a warp, and how many vectors each of its threads
   // holds in registers. 0: none, each pass reads the row again.
   bool is_block = false;
   int held = 0;
+  // Of a block, at most; a power of two.
+  int threads = 128;
+  // Whether each row has a vector for each that a thread holds, and each block `threads` threads.
+  bool is_full = false;
+
+  friend bool operator==(const DeviceShape&, const DeviceShape&) = default;
 };
+
+// Rows and columns of a tile, and the threads of its block.
+inline constexpr int kTile = 64, kTileThreads = 256;
 
 // The longest block of any kernel, in threads.
 inline constexpr int kMaxThreads = 1024;
-inline constexpr int kElementThreads = 256;
+inline constexpr int kElementThreads = 512;
 
-// Returns how many elements a thread loads and stores at once: as many of the smallest type as have
-// 16 bytes, at most 8.
-int vector_elements(const Graph& graph);
+// Returns how many elements a thread loads and stores at once: as many of the largest type as have
+// 16 bytes, at least 2. repeated: DeviceShape::repeated.
+int vector_elements(const Graph& graph, uint64_t repeated);
+
+// Returns whether a thread that holds part of a row holds this input too, from the first pass on.
+// An input that is the same in all rows stays in the cache, and is read when it is needed.
+bool is_held(const Graph& graph, size_t input, uint64_t repeated);
 
 // Returns the source of one kernel, opdock::formula::kernel, for that shape. Its parameter is
 // described in device_launch.h. Names in it come from the formula. The graph is simplified.

@@ -17,7 +17,9 @@ namespace {
 
 std::string key_of(const formula::DeviceShape& shape, opdock_device device) {
   return to_text(device) + " " + std::to_string(shape.dims) + (shape.is_wide ? "w" : "") +
-         (shape.is_block ? "b" : "") + std::to_string(shape.held);
+         (shape.is_even ? "e" : "") + (shape.is_block ? "b" : "") + std::to_string(shape.held) +
+         (shape.is_full ? "f" : "") + std::to_string(shape.threads) + "r" +
+         std::to_string(shape.repeated) + "t" + std::to_string(shape.transposed);
 }
 
 void check(const Status& status) {
@@ -63,7 +65,8 @@ opdock_status FusedKernels::launch(Invocation* in, const formula::Space& space, 
   traits.multiprocessors = facts.multiprocessors;
   traits.warp_size = facts.warp_size;
   traits.max_threads = facts.max_threads_per_block;
-  const formula::DeviceLaunch plan = formula::plan_launch(graph_, space, traits);
+  const formula::DeviceLaunch plan = formula::plan_launch(
+      graph_, space, traits, formula::launch_is_even(graph_, space, inputs, results));
   const std::string key = key_of(plan.shape, in->target->device);
   opdock_kernel* kernel = known(key);
   if (kernel == nullptr) kernel = make(in, key, plan.shape);

@@ -30,7 +30,7 @@ std::string kernel_source(const Schema& schema, const formula::Formula& formula,
   const formula::Space space = formula::make_space(graph, inputs, results);
   formula::DeviceTraits traits;
   traits.multiprocessors = 128;
-  return formula::device_source(graph, formula::plan_launch(graph, space, traits).shape);
+  return formula::device_source(graph, formula::plan_launch(graph, space, traits, true).shape);
 }
 
 }  // namespace opdock

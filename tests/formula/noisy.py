@@ -185,10 +185,10 @@ class Noisy:
         return self.open(torch.floor_divide(a, b), far)
 
     def softplus(self, x):
-        # torch's is x where x > 20; only the formula's gradient is so too.
         if self.gradients:
             return torch.nn.functional.softplus(x)
-        return torch.where(x.isnan(), x, torch.logaddexp(x, torch.zeros_like(x)))
+        # Above 20 it is x, as torch's; below, torch's float64 loses digits.
+        return torch.where(~(x <= 20), x, torch.logaddexp(x, torch.zeros_like(x)))
 
     def lerp(self, a, b, w, dtype):
         return self.round(a + self.round(w * self.round(b - a, dtype), dtype), dtype)

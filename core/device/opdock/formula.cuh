@@ -11,6 +11,13 @@
 #include "opdock/vector.cuh"
 #include "opdock/warp.cuh"
 
+// Unrolls the loop that follows by 4, so that the loads of several steps are under way at once.
+#if defined(OPDOCK_SOFT)
+#define OPDOCK_UNROLL_4
+#else
+#define OPDOCK_UNROLL_4 _Pragma("unroll 4")
+#endif
+
 namespace opdock::formula {
 
 using int8_t = signed char;
@@ -79,72 +86,134 @@ OPDOCK_DEVICE T lowest() {
   }
 }
 
-// V elements, which are loaded and stored by 16 bytes or, if they are fewer, at once.
+// V elements as they are in memory, in units of 16 bytes or, if they are fewer, in one.
 template <class T, int V>
-struct alignas(V * sizeof(T) < 16 ? V * sizeof(T) : 16) Pack {
-  T at[V];
+struct Pack {
+  static constexpr int kBytes = V * static_cast<int>(sizeof(T));
+  static constexpr int kUnit = kBytes < 16 ? kBytes : 16;
+  static constexpr int kUnits = kBytes / kUnit;
+  union {
+    Unit<kUnit> unit[kUnits];
+    T at[V];
+  };
+  OPDOCK_DEVICE Pack() {}
 };
-template <class T, int V>
-OPDOCK_DEVICE void load_whole(const T* from, Pack<T, V>* to) {
-  constexpr int kBytes = V * static_cast<int>(sizeof(T));
-  constexpr int kUnit = kBytes < 16 ? kBytes : 16;
-  union Both {
-    OPDOCK_DEVICE Both() {}
-    Unit<kUnit> unit[kBytes / kUnit];
-    Pack<T, V> pack;
-  } both;
+// The same elements as the numbers that they are computed as.
+template <class Number, int V>
+struct Numbers {
+  Number at[V];
+};
+
+template <class T>
+constexpr bool has_16_bits = false;
+template <>
+constexpr bool has_16_bits<half> = true;
+template <>
+constexpr bool has_16_bits<bfloat16> = true;
+
+// Calls f(k, word) for each two 16-bit elements k and k + 1, which are in one word.
+template <class T, int V, class F>
+OPDOCK_DEVICE void for_each_pair(Pack<T, V>* pack, const F& f) {
   OPDOCK_UNROLL
-  for (int i = 0; i < kBytes / kUnit; ++i)
-    both.unit[i] = load_unit<kUnit>(reinterpret_cast<const char*>(from) + i * kUnit);
-  *to = both.pack;
+  for (int i = 0; i < Pack<T, V>::kUnits; ++i) {
+    constexpr int kWords = Pack<T, V>::kUnit / 4;
+    OPDOCK_UNROLL
+    for (int j = 0; j < kWords; ++j) {
+      const int k = 2 * (i * kWords + j);
+      if constexpr (kWords == 4) {
+        f(k, pack->unit[i].word[j]);
+      } else if constexpr (kWords == 2) {
+        uint32_t word = static_cast<uint32_t>(pack->unit[i] >> (32 * j));
+        f(k, word);
+        pack->unit[i] = (pack->unit[i] & ~(uint64_t{0xffffffffu} << (32 * j))) |
+                        static_cast<uint64_t>(word) << (32 * j);
+      } else {
+        f(k, pack->unit[i]);
+      }
+    }
+  }
+}
+
+template <class Number, class T, int V>
+OPDOCK_DEVICE Numbers<Number, V> to_numbers(Pack<T, V> pack) {
+  Numbers<Number, V> numbers;
+  if constexpr (has_16_bits<T>) {
+    for_each_pair(&pack, [&](int k, uint32_t& word) {
+      pair_to_floats(T{}, word, &numbers.at[k], &numbers.at[k + 1]);
+    });
+  } else {
+    OPDOCK_UNROLL
+    for (int k = 0; k < V; ++k) numbers.at[k] = static_cast<Number>(pack.at[k]);
+  }
+  return numbers;
+}
+template <class T, class Number, int V>
+OPDOCK_DEVICE Pack<T, V> to_pack(const Numbers<Number, V>& numbers) {
+  Pack<T, V> pack;
+  if constexpr (has_16_bits<T>) {
+    for_each_pair(&pack, [&](int k, uint32_t& word) {
+      word = floats_to_pair(T{}, numbers.at[k], numbers.at[k + 1]);
+    });
+  } else {
+    OPDOCK_UNROLL
+    for (int k = 0; k < V; ++k) pack.at[k] = ToElement<T>::of(numbers.at[k]);
+  }
+  return pack;
+}
+
+template <int V, class T>
+OPDOCK_DEVICE Pack<T, V> repeat(T value) {
+  Pack<T, V> pack;
+  OPDOCK_UNROLL
+  for (int k = 0; k < V; ++k) pack.at[k] = value;
+  return pack;
+}
+
+// Loads V elements, whose address is a multiple of the pack's unit.
+template <int V, class T>
+OPDOCK_DEVICE Pack<T, V> load_whole(const T* from) {
+  using P = Pack<T, V>;
+  P pack;
+  OPDOCK_UNROLL
+  for (int i = 0; i < P::kUnits; ++i)
+    pack.unit[i] = load_unit<P::kUnit>(reinterpret_cast<const char*>(from) + i * P::kUnit);
+  return pack;
 }
 template <class T, int V>
-OPDOCK_DEVICE void store_whole(T* to, const Pack<T, V>& from) {
-  constexpr int kBytes = V * static_cast<int>(sizeof(T));
-  constexpr int kUnit = kBytes < 16 ? kBytes : 16;
-  union Both {
-    OPDOCK_DEVICE Both() {}
-    Unit<kUnit> unit[kBytes / kUnit];
-    Pack<T, V> pack;
-  } both;
-  both.pack = from;
+OPDOCK_DEVICE void store_whole(T* to, const Pack<T, V>& pack) {
+  using P = Pack<T, V>;
   OPDOCK_UNROLL
-  for (int i = 0; i < kBytes / kUnit; ++i)
-    store_unit<kUnit>(reinterpret_cast<char*>(to) + i * kUnit, both.unit[i]);
+  for (int i = 0; i < P::kUnits; ++i)
+    store_unit<P::kUnit>(reinterpret_cast<char*>(to) + i * P::kUnit, pack.unit[i]);
 }
 
 // Loads the `count` elements, at most V, from `column` on; the others are 0. row: the row's first
 // element. step: elements between columns. whole: whether a whole vector of a step of 1 is aligned.
-template <int V, class T>
-OPDOCK_DEVICE Pack<T, V> load(const T* row, int64_t step, int64_t column, int count, bool whole) {
-  Pack<T, V> pack = {};
-  if (step == 0) {
-    const T same = row[0];
-    OPDOCK_UNROLL
-    for (int k = 0; k < V; ++k) pack.at[k] = same;
-  } else if (whole && step == 1 && count == V) {
-    load_whole(row + column, &pack);
-  } else {
-    OPDOCK_UNROLL
-    for (int k = 0; k < V; ++k)
-      if (k < count) pack.at[k] = row[(column + k) * step];
-  }
+// Column: an integer that holds each element's distance from the row's first.
+template <int V, class T, class Column>
+OPDOCK_DEVICE Pack<T, V> load(const T* row, int64_t step, Column column, int count, bool whole) {
+  if (whole && step == 1 && count == V) return load_whole<V>(row + column);
+  Pack<T, V> pack;
+  const Column by = static_cast<Column>(step);
+  OPDOCK_UNROLL
+  for (int k = 0; k < V; ++k) pack.at[k] = k < count ? row[(column + k) * by] : T{};
   return pack;
 }
-template <int V, class T>
-OPDOCK_DEVICE void store(T* row, int64_t step, int64_t column, int count, bool whole,
+template <int V, class T, class Column>
+OPDOCK_DEVICE void store(T* row, int64_t step, Column column, int count, bool whole,
                          const Pack<T, V>& pack) {
   if (whole && step == 1 && count == V) {
     store_whole(row + column, pack);
-  } else {
-    OPDOCK_UNROLL
-    for (int k = 0; k < V; ++k)
-      if (k < count) row[(column + k) * step] = pack.at[k];
+    return;
   }
+  const Column by = static_cast<Column>(step);
+  OPDOCK_UNROLL
+  for (int k = 0; k < V; ++k)
+    if (k < count) row[(column + k) * by] = pack.at[k];
 }
 
-// A row's place in each tensor. Index: uint32_t if all rows and vectors can be counted in 31 bits,
-// else int64_t.
+// A row's place in each tensor. Index: uint32_t if all rows, vectors and places of elements can be
+// counted in 31 bits, else int64_t.
 template <class Index, int Dims>
 struct RowPlace {
   int64_t row;
@@ -162,10 +231,70 @@ struct RowPlace {
   // Returns the first element of this row of tensor t.
   template <class T, int Tensors>
   OPDOCK_DEVICE T* first(const FormulaSpace<Dims, Tensors>& p, int t) const {
-    int64_t offset = 0;
+    Index offset = 0;
     OPDOCK_UNROLL
-    for (int d = 0; d < Dims; ++d) offset += static_cast<int64_t>(index[d]) * p.stride[t][d];
-    return static_cast<T*>(p.data[t]) + offset;
+    for (int d = 0; d < Dims; ++d) offset += index[d] * static_cast<Index>(p.stride[t][d]);
+    // Strides may be negative.
+    if constexpr (sizeof(Index) == 4) {
+      return static_cast<T*>(p.data[t]) + static_cast<int32_t>(offset);
+    } else {
+      return static_cast<T*>(p.data[t]) + offset;
+    }
+  }
+};
+
+constexpr int kTileThreads = 256;
+
+// Elements between the rows of a tile in shared memory. Threads that write a column of a tile use
+// different banks.
+template <int Size, class T>
+constexpr int tile_step = Size + (sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1);
+
+// The tile of a block: Size rows, which differ only in the last dimension of the rows, and Size
+// columns; fewer at the edges.
+template <int Size, int Dims>
+struct Tile {
+  uint32_t row;  // the first one
+  int column;
+  int rows, columns;
+
+  template <int Tensors>
+  OPDOCK_DEVICE explicit Tile(const FormulaSpace<Dims, Tensors>& p) {
+    const int64_t number = block_index_y() * grid_blocks() + block_index();
+    const uint32_t length = static_cast<uint32_t>(p.size[Dims - 1].divisor);
+    const uint32_t across = (static_cast<uint32_t>(p.columns) + Size - 1) / Size;
+    const uint32_t down = (length + Size - 1) / Size;
+    const uint32_t block = static_cast<uint32_t>(number), line = block / across;
+    const uint32_t first = line % down * Size;
+    row = line / down * length + first;
+    column = static_cast<int>(block % across * Size);
+    const bool is_there = row < static_cast<uint64_t>(p.rows);  // the grid may have more blocks
+    rows = !is_there ? 0 : static_cast<int>(min_of(length - first, Size));
+    columns = static_cast<int>(min_of(p.columns - column, Size));
+  }
+
+  // Loads the tile of tensor t, whose rows are adjacent. All threads of the block take part.
+  template <class T, int Tensors>
+  OPDOCK_DEVICE void load(const FormulaSpace<Dims, Tensors>& p, int t, T* tile) const {
+    if (rows == 0) return;
+    const RowPlace<uint32_t, Dims> place(p, row);
+    const T* const from = place.template first<T>(p, t);
+    const int step = static_cast<int>(p.step[t]), below = thread_index() % Size;
+    constexpr int threads = kTileThreads / Size;
+    if (below >= rows) return;
+    OPDOCK_UNROLL
+    for (int i = 0; i < Size / threads; ++i) {
+      const int beside = thread_index() / Size + i * threads;
+      if (beside < columns)
+        tile[below * tile_step<Size, T> + beside] = from[below + (column + beside) * step];
+    }
+  }
+  template <int V, class T>
+  OPDOCK_DEVICE Pack<T, V> vector(const T* tile, int below, int beside) const {
+    Pack<T, V> pack;
+    OPDOCK_UNROLL
+    for (int k = 0; k < V; ++k) pack.at[k] = tile[below * tile_step<Size, T> + beside + k];
+    return pack;
   }
 };
 
@@ -196,11 +325,19 @@ OPDOCK_DEVICE T exchange(T value, int mask) {
 
 struct SumOf {
   template <class T>
+  static OPDOCK_DEVICE T identity() {
+    return T(0);
+  }
+  template <class T>
   static OPDOCK_DEVICE T combine(T a, T b) {
     return add(a, b);
   }
 };
 struct ProductOf {
+  template <class T>
+  static OPDOCK_DEVICE T identity() {
+    return T(1);
+  }
   template <class T>
   static OPDOCK_DEVICE T combine(T a, T b) {
     return mul(a, b);
@@ -208,41 +345,60 @@ struct ProductOf {
 };
 struct MaximumOf {
   template <class T>
+  static OPDOCK_DEVICE T identity() {
+    return lowest<T>();
+  }
+  template <class T>
   static OPDOCK_DEVICE T combine(T a, T b) {
     return maximum(a, b);
   }
 };
 struct MinimumOf {
   template <class T>
+  static OPDOCK_DEVICE T identity() {
+    return highest<T>();
+  }
+  template <class T>
   static OPDOCK_DEVICE T combine(T a, T b) {
     return minimum(a, b);
   }
 };
 
-// The threads that share a row: a warp, or a block of at most 32 whole warps.
-template <bool IsBlock>
+// The threads that share a row: a warp, or a block of at most 32 whole warps. Threads: of a block;
+// 0 if they are known only at run time.
+template <bool IsBlock, int Threads>
 struct RowTeam {
   OPDOCK_DEVICE int rank() const {
     return IsBlock ? thread_index() : thread_index() & (warp_width() - 1);
   }
-  OPDOCK_DEVICE int size() const { return IsBlock ? block_threads() : warp_width(); }
+  OPDOCK_DEVICE int size() const {
+    return !IsBlock ? warp_width() : Threads > 0 ? Threads : block_threads();
+  }
+  // Returns the first column of this thread's vector i. Each warp has adjacent vectors.
+  template <class Column, int Vector, int Held>
+  OPDOCK_DEVICE Column column(int i) const {
+    const int lane = thread_index() & (warp_width() - 1);
+    const int before = IsBlock ? (thread_index() - lane) * Held : 0;
+    return static_cast<Column>(before + lane + i * warp_width()) * Vector;
+  }
 
-  // Combines a number of each thread; all threads get the result. scratch: 64 int64_t of
-  // shared memory. In a fixed order.
+  // Combines a number of each thread; all threads get the result, which does not depend on their
+  // order. scratch: 32 int64_t of shared memory, others than those of the reduction before.
   template <class Op, class T>
-  OPDOCK_DEVICE T reduce(T value, void* scratch) const {
+  OPDOCK_DEVICE T reduce(T value, long long* scratch) const {
     OPDOCK_UNROLL
     for (int mask = warp_width() / 2; mask > 0; mask /= 2)
       value = Op::combine(value, exchange(value, mask));
     if constexpr (IsBlock) {
-      const int warps = block_threads() / warp_width();
+      const int warps = size() / warp_width(), lane = thread_index() & (warp_width() - 1);
       if (warps == 1) return value;
-      T* const all = static_cast<T*>(scratch);
-      block_barrier();  // others may still read an earlier reduction's numbers
-      if ((thread_index() & (warp_width() - 1)) == 0) all[thread_index() / warp_width()] = value;
+      T* const all = reinterpret_cast<T*>(scratch);
+      if (lane == 0) all[thread_index() / warp_width()] = value;
       block_barrier();
-      value = all[0];
-      for (int i = 1; i < warps; ++i) value = Op::combine(value, all[i]);
+      value = lane < warps ? all[lane] : Op::template identity<T>();
+      OPDOCK_UNROLL
+      for (int mask = warp_width() / 2; mask > 0; mask /= 2)
+        value = Op::combine(value, exchange(value, mask));
     }
     return value;
   }
@@ -266,8 +422,9 @@ struct Best {
     }
   }
 };
-template <bool IsBlock, class T, int Sign>
-OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock>&, Best<T, Sign> best, void* scratch) {
+template <bool IsBlock, int Threads, class T, int Sign>
+OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock, Threads>& team, Best<T, Sign> best,
+                                  void* scratch) {
   OPDOCK_UNROLL
   for (int mask = warp_width() / 2; mask > 0; mask /= 2) {
     const T other = exchange(best.value, mask);
@@ -275,7 +432,7 @@ OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock>&, Best<T, Sign> best, v
     if (at >= 0) best.add(other, at);
   }
   if constexpr (IsBlock) {
-    const int warps = block_threads() / warp_width();
+    const int warps = team.size() / warp_width();
     if (warps == 1) return best.column;
     T* const values = static_cast<T*>(scratch);
     int64_t* const columns = static_cast<int64_t*>(scratch) + 32;

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "opdock/activation_math.cuh"
 #include "opdock/target.cuh"
 
 namespace opdock::formula {
@@ -56,10 +57,19 @@ OPDOCK_FORMULA_1(erf)
 OPDOCK_FORMULA_1(erfc)
 OPDOCK_FORMULA_1(fabs)
 OPDOCK_FORMULA_2(atan2)
-OPDOCK_FORMULA_2(hypot)
 OPDOCK_FORMULA_2(fmod)
 OPDOCK_FORMULA_2(copysign)
 OPDOCK_FORMULA_2(pow)
+OPDOCK_DEVICE float hypot(float a, float b) {
+  return OPDOCK_FORMULA_CALL(hypotf, float, (a, b));
+}
+// CUDA's is infinite above half of the largest number.
+OPDOCK_DEVICE double hypot(double a, double b) {
+  const bool is_large = fabs(a) > 4e307 || fabs(b) > 4e307;
+  const double part = is_large ? 0.25 : 1.0;
+  const double found = OPDOCK_FORMULA_CALL(hypot, double, (a * part, b * part));
+  return is_large ? 4.0 * found : found;
+}
 #undef OPDOCK_FORMULA_1
 #undef OPDOCK_FORMULA_2
 OPDOCK_DEVICE float fma(float a, float b, float c) {
@@ -71,10 +81,12 @@ OPDOCK_DEVICE double fma(double a, double b, double c) {
 #undef OPDOCK_FORMULA_CALL
 
 // Converts a float to an integer. One that the type does not hold becomes the nearest number that
-// it does hold, and NaN becomes 0, as the instructions of GPUs do it; C++ leaves it open. That is
+// it does hold, and NaN becomes 0, as most instructions of GPUs do it; C++ leaves it open. That is
 // no fault of the caller's: the elements behind a row's end, which are never stored, may be NaN.
 template <class T, class Float>
 OPDOCK_DEVICE T to_integer(Float x) {
+  // To 64 bits an H200 converts NaN to the smallest number.
+  if (sizeof(T) == 8 && x != x) return T(0);
 #if defined(OPDOCK_SOFT)
   constexpr T kMost = static_cast<T>((uint64_t{1} << (8 * sizeof(T) - 1)) - 1);
   const Float beyond = static_cast<Float>(uint64_t{1} << (8 * sizeof(T) - 1));
@@ -141,9 +153,15 @@ template <class T>
 OPDOCK_DEVICE T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
+OPDOCK_DEVICE float maximum(float a, float b) {
+  return max_or_nan(a, b);
+}
 template <class T>
 OPDOCK_DEVICE T minimum(T a, T b) {
   return a < b || a != a ? a : b;
+}
+OPDOCK_DEVICE float minimum(float a, float b) {
+  return -max_or_nan(-a, -b);
 }
 template <class T>
 OPDOCK_DEVICE T clamp_min(T a, T b) {
@@ -154,13 +172,15 @@ OPDOCK_DEVICE T clamp_max(T a, T b) {
   return minimum(a, b);
 }
 
+// Where exp(-x) would be infinite the result is not 0 but subnormal.
 template <class T>
 OPDOCK_DEVICE T sigmoid(T x) {
-  return T(1) / (T(1) + exp(-x));
+  const T power = exp(-abs(x));
+  return (x < T(0) ? power : T(1)) / (T(1) + power);
 }
 template <class T>
 OPDOCK_DEVICE T silu(T x) {
-  return x / (T(1) + exp(-x));
+  return x * sigmoid(x);
 }
 template <class T>
 OPDOCK_DEVICE T softplus(T x) {
@@ -181,6 +201,58 @@ OPDOCK_DEVICE T logaddexp(T a, T b) {
   const T most = maximum(a, b);
   return most + log1p(exp(-abs(a - b)));
 }
+
+// For results of 16 bits: errors are below 1e-5, as those of ActivationMath, which has their forms.
+namespace quick {
+
+OPDOCK_DEVICE float exp(float x) {
+  return opdock::exp2(x * ActivationNumbers::kLog2E);
+}
+OPDOCK_DEVICE float sigmoid(float x) {
+  return rcp(1.0f + exp(-x));
+}
+OPDOCK_DEVICE float silu(float x) {
+  return x * sigmoid(x);
+}
+OPDOCK_DEVICE float gelu(float x) {
+  return ActivationMath<half>::gelu(x);
+}
+OPDOCK_DEVICE float gelu_tanh(float x) {
+  float s, rest;
+  return ActivationMath<half>::gelu_tanh(x, x * x, &s, &rest);
+}
+OPDOCK_DEVICE float div(float a, float b) {
+#if defined(OPDOCK_SOFT) || OPDOCK_HIP
+  return a / b;
+#else
+  float quotient;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
+  return quotient;
+#endif
+}
+OPDOCK_DEVICE float reciprocal(float x) {
+  return div(1.0f, x);
+}
+OPDOCK_DEVICE float sqrt(float x) {
+#if defined(OPDOCK_SOFT) || OPDOCK_HIP
+  return formula::sqrt(x);
+#else
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+#endif
+}
+OPDOCK_DEVICE float rsqrt(float x) {
+#if defined(OPDOCK_SOFT) || OPDOCK_HIP
+  return formula::rsqrt(x);
+#else
+  float root;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+#endif
+}
+
+}  // namespace quick
 
 // The remainder has the sign of b, as in Python.
 template <class T>

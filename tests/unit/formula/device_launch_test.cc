@@ -32,7 +32,12 @@ struct Call {
     const Operand to = {y, reduces ? 1 : 2, shape, reduces ? one : plain};
     space = make_space(graph, {from}, {to});
   }
-  DeviceLaunch plan() const { return plan_launch(graph, space, {.multiprocessors = 4}); }
+  DeviceLaunch plan() const { return plan_launch(graph, space, {.multiprocessors = 4}, is_even()); }
+  bool is_even() const {
+    void* const in[] = {x};
+    void* const out[] = {y};
+    return launch_is_even(graph, space, in, out);
+  }
   // Returns the last of the words: whether whole vectors are aligned.
   uint64_t whole() const {
     void* const in[] = {x};
@@ -125,23 +130,74 @@ TEST(DeviceLaunch, WholeVectorsAreAligned) {
   EXPECT_EQ(Call(false, 6, 64, 64).whole(), 1u);
 }
 
+TEST(DeviceLaunch, IsEvenIfAllVectorsAreWholeAndAligned) {
+  Call call(true, 6, 64, 64);  // vectors of 4 float32
+  EXPECT_TRUE(call.is_even());
+  call.x = reinterpret_cast<void*>(0x1004);
+  EXPECT_FALSE(call.is_even());
+  EXPECT_FALSE(Call(true, 6, 62, 64).is_even());
+  EXPECT_FALSE(Call(true, 6, 64, 66).is_even());
+  EXPECT_TRUE(Call(true, 6, 64, -64).is_even());
+  EXPECT_FALSE(Call(false, 3, 21, 24).is_even());
+}
+
+// "a + b" on two rows of `columns`, where b has the strides `row` and `column`.
+Call sum_with(int64_t rows, int64_t columns, int64_t row, int64_t column) {
+  Call call(false, rows, columns, columns);
+  Graph& graph = call.graph = Graph();
+  graph.add_result(graph.apply(Op::kAdd, graph.input("a", Type::kFloat32, 2),
+                               graph.input("b", Type::kFloat32, 2)));
+  const int64_t shape[] = {rows, columns}, plain[] = {columns, 1}, strides[] = {row, column};
+  call.space = make_space(graph, {{call.x, 2, shape, plain}, {call.y, 2, shape, strides}},
+                          {{call.x, 2, shape, plain}});
+  return call;
+}
+
+TEST(DeviceLaunch, OneElementForARowIsRepeated) {
+  const Call call = sum_with(6, 64, 1, 0);
+  void* const in[] = {call.x, reinterpret_cast<void*>(0x2004)};
+  void* const out[] = {call.x};
+  EXPECT_TRUE(launch_is_even(call.graph, call.space, in, out));
+  EXPECT_EQ(plan_launch(call.graph, call.space, {}, true).shape.repeated, 2u);
+}
+
+TEST(DeviceLaunch, TransposedTensorsAreReadByTiles) {
+  const auto plan = [](int64_t rows, int64_t columns) {
+    const Call call = sum_with(rows, columns, 1, rows);
+    void* const in[] = {call.x, call.y};
+    void* const out[] = {call.x};
+    return plan_launch(call.graph, call.space, {}, launch_is_even(call.graph, call.space, in, out));
+  };
+  const DeviceLaunch tiles = plan(100, 128);
+  EXPECT_EQ(tiles.shape.transposed, 2u);
+  EXPECT_TRUE(tiles.shape.is_even);
+  EXPECT_EQ(tiles.grid[0], 4u);
+  EXPECT_EQ(tiles.threads, static_cast<uint32_t>(kTileThreads));
+  EXPECT_EQ(plan(4, 128).shape.transposed, 0u);
+  EXPECT_EQ(plan(100, 8).shape.transposed, 0u);
+}
+
 TEST(DeviceLaunch, RowsGetWarpsAndBlocks) {
   const auto plan = [](int64_t columns) { return Call(true, 1000, columns, columns).plan(); };
-  // Vectors of 4: a warp holds at most 4 each of its threads.
+  // Vectors of 4: a warp holds at most 2 in each of its threads.
   EXPECT_FALSE(plan(1).shape.is_block);
   EXPECT_EQ(plan(1).shape.held, 1);
   EXPECT_EQ(plan(1).grid[0], 250u);
   EXPECT_EQ(plan(129).shape.held, 2);
-  EXPECT_FALSE(plan(512).shape.is_block);
-  EXPECT_EQ(plan(512).shape.held, 4);
-  EXPECT_TRUE(plan(513).shape.is_block);
-  EXPECT_EQ(plan(513).grid[0], 1000u);
-  EXPECT_GT(plan(16384).shape.held, 0);
-  EXPECT_EQ(plan(40000).shape.held, 0);
+  EXPECT_FALSE(plan(256).shape.is_block);
+  EXPECT_TRUE(plan(256).shape.is_full);
+  EXPECT_FALSE(plan(252).shape.is_full);
+  EXPECT_TRUE(plan(257).shape.is_block);
+  EXPECT_EQ(plan(257).grid[0], 1000u);
+  EXPECT_TRUE(plan(4096).shape.is_full);
+  EXPECT_FALSE(plan(4092).shape.is_full);
+  EXPECT_GT(plan(32768).shape.held, 0);
+  EXPECT_EQ(plan(32772).shape.held, 0);
   EXPECT_EQ(plan(40000).threads, 512u);
-  for (const int64_t columns : {1, 513, 2049, 16384, 32768, 40000}) {
+  for (const int64_t columns : {1, 257, 513, 2049, 16384, 32768, 40000}) {
     const DeviceLaunch launch = plan(columns);
     EXPECT_EQ(launch.threads % 32, 0u);
+    EXPECT_GE(static_cast<uint32_t>(launch.shape.threads), launch.threads);
     if (launch.shape.held > 0 && launch.shape.is_block) {
       EXPECT_GE(int64_t{launch.threads} * launch.shape.held * 4, columns);
     }
@@ -149,7 +205,9 @@ TEST(DeviceLaunch, RowsGetWarpsAndBlocks) {
 }
 
 TEST(DeviceLaunch, LargeSpacesAreCountedIn64Bits) {
-  EXPECT_FALSE(Call(false, (int64_t{1} << 31) - 1, 4, 8).plan().shape.is_wide);
+  EXPECT_FALSE(Call(false, (int64_t{1} << 28) - 2, 4, 8).plan().shape.is_wide);
+  // The last element is behind 2^31 others.
+  EXPECT_TRUE(Call(false, (int64_t{1} << 28) + 1, 4, 8).plan().shape.is_wide);
   const DeviceLaunch wide = Call(false, int64_t{1} << 31, 4, 8).plan();
   EXPECT_TRUE(wide.shape.is_wide);
   EXPECT_EQ(uint64_t{wide.grid[0]} * wide.threads, uint64_t{1} << 31);
