@@ -9,7 +9,6 @@
 namespace opdock::formula {
 namespace {
 
-constexpr size_t kMaxParameter = 4096;  // bytes, of all kernels' parameters on any GPU
 constexpr int64_t kMost = int64_t{1} << 31;
 
 // Rows of at most this many vectors for each of a warp's threads are a warp's.
@@ -181,7 +180,7 @@ bool is_aligned(const Graph& graph, const Space& space, void* const* inputs, voi
                     if (steps.column != 1) return;
                     const auto size = static_cast<uint64_t>(size_of(type));
                     const auto vector = static_cast<uint64_t>(vector_of(graph, space));
-                    const uint64_t unit = std::min<uint64_t>(16, vector * size);
+                    const uint64_t unit = std::min<uint64_t>(kAddressUnit, vector * size);
                     uint64_t bits = reinterpret_cast<uintptr_t>(data);
                     for (size_t d = 0; d < static_cast<size_t>(space.ndim); ++d)
                       bits |= static_cast<uint64_t>(steps.stride[d]) * size;
@@ -265,9 +264,7 @@ std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, 
   words.push_back(static_cast<uint64_t>(space.columns));
   words.push_back(is_aligned(graph, space, inputs, results) ? 1 : 0);
   for (size_t i = 0; i < graph.scalars().size(); ++i)
-    words.push_back(graph.scalars()[i].type == Type::kFloat64
-                        ? std::bit_cast<uint64_t>(scalars[i].real)
-                        : static_cast<uint64_t>(scalars[i].integer));
+    words.push_back(scalar_word(graph.scalars()[i].type, scalars[i]));
   if (words.size() * sizeof words[0] > kMaxParameter)
     throw Error("found " + std::to_string(tensors) + " tensors in " + std::to_string(dims) +
                 " dimensions, wanted fewer of one of them for a GPU; make the tensors contiguous");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -36,9 +37,22 @@ bool launch_is_even(const Graph& graph, const Space& space, void* const* inputs,
 DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTraits& traits,
                          bool is_even);
 
+inline constexpr size_t kMaxParameter = 4096;  // bytes, of a kernel on any GPU
+
+// Returns the word of a scalar in a kernel's parameter. type: of the graph's scalar.
+inline uint64_t scalar_word(Type type, const Value& value) {
+  return type == Type::kFloat64 ? std::bit_cast<uint64_t>(value.real)
+                                : static_cast<uint64_t>(value.integer);
+}
+
+// Of the tensors' addresses, launch_parameters() has the addresses themselves, and what depends on
+// their remainders by this number.
+inline constexpr uint64_t kAddressUnit = 16;
+
 // Returns the kernel's parameter, a struct by value, as words: FormulaSpace
-// (opdock/formula_space.cuh) and then the scalars. inputs, results: the tensors' first elements.
-// Throws Error if it would be larger than a kernel's parameter may be.
+// (opdock/formula_space.cuh), which begins with the addresses of the inputs and the results, and
+// then the scalars. inputs, results: the tensors' first elements. Throws Error if it would be
+// larger than a kernel's parameter may be.
 std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, void* const* inputs,
                                         void* const* results, const Value* scalars);
 

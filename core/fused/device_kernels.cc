@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fused/device_kernels.h"
 
+#include <algorithm>
+#include <array>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -58,8 +60,9 @@ opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
   return kernels_.emplace(key, found).first->second;
 }
 
-opdock_status FusedKernels::launch(Invocation* in, const formula::Space& space, void* const* inputs,
-                                   void* const* results, const formula::Value* scalars) {
+PreparedLaunch FusedKernels::prepare(Invocation* in, const formula::Space& space,
+                                     void* const* inputs, void* const* results,
+                                     const formula::Value* scalars) {
   const opdock_device_facts& facts = *in->target->facts;
   formula::DeviceTraits traits;
   traits.multiprocessors = facts.multiprocessors;
@@ -68,22 +71,42 @@ opdock_status FusedKernels::launch(Invocation* in, const formula::Space& space, 
   const formula::DeviceLaunch plan = formula::plan_launch(
       graph_, space, traits, formula::launch_is_even(graph_, space, inputs, results));
   const std::string key = key_of(plan.shape, in->target->device);
-  opdock_kernel* kernel = known(key);
-  if (kernel == nullptr) kernel = make(in, key, plan.shape);
-  std::vector<uint64_t> words = formula::launch_parameters(graph_, space, inputs, results, scalars);
-  const size_t numbers = graph_.scalars().size();
-  std::vector<void*> args = {words.data()};
-  for (size_t i = 0; i < numbers; ++i) args.push_back(&words[words.size() - numbers + i]);
-  opdock_launch launch{};
-  launch.struct_size = sizeof launch;
+  PreparedLaunch prepared;
+  prepared.words = formula::launch_parameters(graph_, space, inputs, results, scalars);
+  prepared.kernel = known(key);
+  if (prepared.kernel == nullptr) prepared.kernel = make(in, key, plan.shape);
+  prepared.how.struct_size = sizeof prepared.how;
   for (size_t i = 0; i < 3; ++i) {
-    launch.grid[i] = plan.grid[i];
-    launch.block[i] = 1;
+    prepared.how.grid[i] = plan.grid[i];
+    prepared.how.block[i] = 1;
   }
-  launch.block[0] = plan.threads;
-  launch.args = args.data();
-  launch.num_args = static_cast<uint32_t>(args.size());
-  return in->call.host->launch(&in->call, kernel, &launch);
+  prepared.how.block[0] = plan.threads;
+  return prepared;
+}
+
+opdock_status FusedKernels::launch(Invocation* in, const PreparedLaunch& prepared,
+                                   void* const* inputs, void* const* results,
+                                   const formula::Value* scalars) const {
+  // Copies, since other calls of this thread may replace what is prepared.
+  std::array<uint64_t, formula::kMaxParameter / sizeof(uint64_t)> words;
+  const size_t count = prepared.words.size();
+  std::copy_n(prepared.words.data(), count, words.data());
+  const size_t num_inputs = graph_.inputs().size(), num_results = graph_.results().size();
+  for (size_t i = 0; i < num_inputs; ++i) words[i] = reinterpret_cast<uintptr_t>(inputs[i]);
+  for (size_t i = 0; i < num_results; ++i)
+    words[num_inputs + i] = reinterpret_cast<uintptr_t>(results[i]);
+  std::array<void*, 1 + formula::kMaxScalars> args;
+  const size_t numbers = graph_.scalars().size();
+  args[0] = words.data();
+  for (size_t i = 0; i < numbers; ++i) {
+    uint64_t& word = words[count - numbers + i];
+    word = formula::scalar_word(graph_.scalars()[i].type, scalars[i]);
+    args[1 + i] = &word;
+  }
+  opdock_launch how = prepared.how;
+  how.args = args.data();
+  how.num_args = static_cast<uint32_t>(1 + numbers);
+  return in->call.host->launch(&in->call, prepared.kernel, &how);
 }
 
 }  // namespace opdock

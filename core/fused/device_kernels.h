@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/fork_aware_lock.h"
 #include "base/mutex.h"
@@ -17,18 +18,28 @@ namespace opdock {
 
 struct Invocation;
 
+// A launch but for the addresses and the scalars, which it has of the call that it was made for.
+struct PreparedLaunch {
+  opdock_kernel* kernel = nullptr;
+  opdock_launch how{};          // without arguments
+  std::vector<uint64_t> words;  // by launch_parameters()
+};
+
 // Usable from any thread.
 class FusedKernels {
  public:
   explicit FusedKernels(formula::Graph graph);
   ~FusedKernels();
 
-  // Launches the kernel for this space on the call's stream. Compiles it first if it is the first
-  // of its kind on the device: that may block, and fails while the stream is being captured.
-  // inputs, results: the tensors' first elements. scalars: of the graph, in their order. Throws
-  // Error.
-  opdock_status launch(Invocation* in, const formula::Space& space, void* const* inputs,
-                       void* const* results, const formula::Value* scalars);
+  // Returns the launch for this space on the call's device. Compiles the kernel if it is the first
+  // of its kind there: that may block, and fails while the stream is being captured. inputs,
+  // results: the tensors' first elements. scalars: of the graph, in their order. Throws Error.
+  PreparedLaunch prepare(Invocation* in, const formula::Space& space, void* const* inputs,
+                         void* const* results, const formula::Value* scalars);
+  // Launches on the call's stream what was prepared for a call with the same layouts, whose
+  // addresses have the same remainders by formula::kAddressUnit.
+  opdock_status launch(Invocation* in, const PreparedLaunch& prepared, void* const* inputs,
+                       void* const* results, const formula::Value* scalars) const;
 
  private:
   opdock_kernel* known(const std::string& key);

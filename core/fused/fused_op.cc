@@ -2,13 +2,17 @@
 #include "fused/fused_op.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "call/invocation.h"
 #include "call/parallel.h"
+#include "formula/device_launch.h"
 #include "formula/gradient.h"
+#include "fused/recent_calls.h"
 #include "manifest/formula_parameters.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
@@ -141,7 +145,36 @@ void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_valu
     out.ndim = static_cast<int32_t>(own.size());
     std::memcpy(out.shape, own.data(), own.size() * sizeof own[0]);
   }
+}
+
+// Answers a plan as that of an earlier call was.
+void repeat(const RecentPlan& known, opdock_plan* plan) {
+  for (size_t i = 0; i < known.outputs.size(); ++i) {
+    const opdock_output& from = known.outputs[i];
+    opdock_output& out = plan->outputs[i];
+    out.dtype = from.dtype;
+    out.ndim = from.ndim;
+    std::copy_n(from.shape, from.ndim, out.shape);
+  }
+}
+
+void make_plan(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+               opdock_plan* plan) {
+  FusedOp& op = op_of(call);
+  CallKey key(op.number, call->device);
+  key.add(args, num_args, 1);
+  ThreadCalls* const calls = key.is_complete() ? thread_calls() : nullptr;
+  const RecentPlan* known = calls == nullptr ? nullptr : calls->plans.find(key);
+  if (known != nullptr) {
+    repeat(*known, plan);
+    plan->state[0] = reinterpret_cast<uintptr_t>(known->instance);
+    return;
+  }
+  FusedInstance& instance = op.instance(args, num_args);
+  fill_in(op, instance, args, plan);
   plan->state[0] = reinterpret_cast<uintptr_t>(&instance);
+  if (calls == nullptr) return;
+  calls->plans.keep(key, {&instance, {plan->outputs, plan->outputs + plan->num_outputs}});
 }
 
 // Refuses a result that has one element for a row and is written over an input. Where their shapes
@@ -183,30 +216,77 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
   return OPDOCK_OK;
 }
 
-opdock_status compute(const opdock_call* call, const opdock_value* args,
+// The addresses and numbers of a call.
+struct CallData {
+  CallData(const FusedInstance& instance, const opdock_value* args, const opdock_value* of_results,
+           uint32_t num_results) {
+    for (size_t i = 0; i < instance.tensors.size(); ++i)
+      inputs[i] = operand_of(*args[instance.tensors[i]].as.tensor).data;
+    for (uint32_t i = 0; i < num_results; ++i)
+      results[i] = operand_of(*of_results[i].as.tensor).data;
+    for (size_t i = 0; i < instance.numbers.size(); ++i) {
+      const opdock_value& value = args[instance.numbers[i]];
+      scalars[i] = value.tag == OPDOCK_TAG_FLOAT
+                       ? formula::Value{value.as.f64, 0}
+                       : formula::Value{static_cast<double>(value.as.i64), value.as.i64};
+    }
+  }
+  // Whether a result begins where an input does.
+  bool shares(const FusedInstance& instance, uint32_t num_results) const {
+    const auto end = inputs.begin() + static_cast<ptrdiff_t>(instance.tensors.size());
+    for (uint32_t i = 0; i < num_results; ++i)
+      if (std::find(inputs.begin(), end, results[i]) != end) return true;
+    return false;
+  }
+
+  // Only the call's own are initialised.
+  std::array<void*, formula::kMaxInputs> inputs;
+  std::array<void*, formula::kMaxResults> results;
+  std::array<formula::Value, formula::kMaxScalars> scalars;
+};
+
+opdock_status run(const opdock_call* call, const RecentRun& how, const CallData& data) {
+  const FusedInstance& instance = *how.instance;
+  if (call->device.type == OPDOCK_CPU)
+    return run_on_cpu(
+        call, {instance, how.space, data.inputs.data(), data.results.data(), data.scalars.data()});
+  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
+                                data.inputs.data(), data.results.data(), data.scalars.data());
+}
+
+opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                       const opdock_value* results, uint32_t num_results) {
   FusedInstance& instance = *reinterpret_cast<FusedInstance*>(
       static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
+  const CallData data(instance, args, results, num_results);
+  CallKey key(op_of(call).number, call->device);
+  const uint64_t unit = call->device.type == OPDOCK_CPU ? 1 : formula::kAddressUnit;
+  key.add(args, num_args, unit);
+  key.add(results, num_results, unit);
+  ThreadCalls* const calls = key.is_complete() ? thread_calls() : nullptr;
+  const RecentRun* known = calls == nullptr ? nullptr : calls->runs.find(key);
+  if (known != nullptr && known->instance == &instance &&
+      !(known->has_row_results && data.shares(instance, num_results)))
+    return run(call, *known, data);
   const std::vector<Operand> inputs = operands_of(instance, args);
   std::vector<Operand> outputs;
   for (uint32_t i = 0; i < num_results; ++i) outputs.push_back(operand_of(*results[i].as.tensor));
-  const formula::Space space = formula::make_space(instance.graph, inputs, outputs);
+  RecentRun how;
+  how.instance = &instance;
+  how.space = formula::make_space(instance.graph, inputs, outputs);
+  const formula::Space& space = how.space;
   if (space.rows == 0 || (space.columns == 0 && !instance.graph.has_reductions())) return OPDOCK_OK;
   check_reads(instance.graph, inputs, outputs);
-  std::vector<void*> in, out;
-  for (const Operand& one : inputs) in.push_back(one.data);
-  for (const Operand& one : outputs) out.push_back(one.data);
-  std::vector<formula::Value> scalars;
-  for (const uint32_t param : instance.numbers) {
-    const opdock_value& value = args[param];
-    scalars.push_back(value.tag == OPDOCK_TAG_FLOAT
-                          ? formula::Value{value.as.f64, 0}
-                          : formula::Value{static_cast<double>(value.as.i64), value.as.i64});
-  }
-  if (call->device.type == OPDOCK_CPU)
-    return run_on_cpu(call, {instance, space, in.data(), out.data(), scalars.data()});
-  return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), space, in.data(),
-                                out.data(), scalars.data());
+  const auto rank_of_space = formula::broadcast_shape(instance.graph, inputs).size();
+  for (const Operand& result : outputs)
+    how.has_row_results = how.has_row_results || static_cast<size_t>(result.rank) != rank_of_space;
+  if (call->device.type != OPDOCK_CPU)
+    how.launch =
+        instance.on_gpu.prepare(static_cast<Invocation*>(call->host_data), space,
+                                data.inputs.data(), data.results.data(), data.scalars.data());
+  const opdock_status status = run(call, how, data);
+  if (status == OPDOCK_OK && calls != nullptr) calls->runs.keep(key, std::move(how));
+  return status;
 }
 
 // Runs `body`, and turns what it throws into the call's error.
@@ -225,15 +305,19 @@ opdock_status answered(const opdock_call* call, const F& body) noexcept {
 opdock_status plan_fused(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                          opdock_plan* plan) {
   return answered(call, [&] {
-    FusedOp& op = op_of(call);
-    fill_in(op, op.instance(args, num_args), args, plan);
+    make_plan(call, args, num_args, plan);
     return OPDOCK_OK;
   });
 }
 
-opdock_status run_fused(const opdock_call* call, const opdock_value* args, uint32_t,
+opdock_status run_fused(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                         opdock_value* results, uint32_t num_results) {
-  return answered(call, [&] { return compute(call, args, results, num_results); });
+  return answered(call, [&] { return compute(call, args, num_args, results, num_results); });
+}
+
+uint64_t next_number() {
+  static std::atomic<uint64_t> count{0};
+  return count.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -242,7 +326,8 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text)
     : schema(std::move(wanted)),
       formula(std::move(text)),
       schema_text(schema.text()),
-      doc(formula.text()) {
+      doc(formula.text()),
+      number(next_number()) {
   check_fit(schema, formula);
   fill_in();
 }
@@ -252,7 +337,8 @@ FusedOp::FusedOp(Schema wanted, formula::Formula text, std::vector<size_t> of)
       formula(std::move(text)),
       schema_text(schema.text()),
       doc("Gradients of:\n" + formula.text()),
-      gradients_of(std::move(of)) {
+      gradients_of(std::move(of)),
+      number(next_number()) {
   fill_in();
 }
 

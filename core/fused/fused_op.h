@@ -48,6 +48,7 @@ struct FusedOp {
   const formula::Formula formula;
   const std::string schema_text, doc;
   const std::vector<size_t> gradients_of;  // empty: the op computes the formula
+  const uint64_t number;                   // of no other op in this process
 
   // Returns the instance for these arguments, which is made once for each combination of types and
   // ranks. Throws formula::Error, or Error for an argument that formulas do not take.

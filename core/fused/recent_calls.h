@@ -1,0 +1,117 @@
+// What a thread keeps of its recent calls of formulas: a call whose arguments have the dtypes,
+// shapes and strides of an earlier one finds there what it would compute again.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "fused/device_kernels.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+struct FusedInstance;
+
+// All of a call but its numbers and addresses, as words. Calls with equal words are computed in the
+// same way: keys are compared as a whole, and a hash only says where to look.
+class CallKey {
+ public:
+  // op: FusedOp::number.
+  CallKey(uint64_t op, opdock_device device) {
+    add(op);
+    add(static_cast<uint64_t>(static_cast<uint32_t>(device.type)) << 32 |
+        static_cast<uint32_t>(device.index));
+  }
+
+  // unit: addresses that differ by a multiple of it count as equal; a power of two.
+  void add(const opdock_value* values, uint32_t count, uint64_t unit);
+  // False if there is too much of it, or something of which a key says too little. Such a call is
+  // not kept.
+  bool is_complete() const { return is_complete_; }
+
+  uint64_t hash() const { return hash_; }
+  bool operator==(const std::vector<uint64_t>& other) const {
+    return other.size() == count_ &&
+           std::memcmp(other.data(), words_.data(), count_ * sizeof words_[0]) == 0;
+  }
+  void copy_to(std::vector<uint64_t>* words) const {
+    words->assign(words_.data(), words_.data() + count_);
+  }
+
+ private:
+  static constexpr size_t kMaxWords = 256;
+
+  void add(uint64_t word) {
+    words_[count_++] = word;
+    hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15u;
+    hash_ ^= hash_ >> 32;
+  }
+  void add_tensor(const opdock_value& value, uint64_t unit);
+
+  std::array<uint64_t, kMaxWords> words_;  // uninitialised after the first count_
+  size_t count_ = 0;
+  uint64_t hash_ = 0;
+  bool is_complete_ = true;
+};
+
+// What FusedOp's plan answered.
+struct RecentPlan {
+  FusedInstance* instance = nullptr;
+  std::vector<opdock_output> outputs;
+};
+
+// What a run needs of its layouts.
+struct RecentRun {
+  FusedInstance* instance = nullptr;
+  formula::Space space;
+  // Whether a result has one element for a row, so that the call must check what it is written
+  // over.
+  bool has_row_results = false;
+  PreparedLaunch launch;  // GPUs
+};
+
+// Belongs to one thread.
+template <class What>
+class RecentCalls {
+ public:
+  // Returns what is kept of a call with that key, or NULL. Valid until the next keep().
+  const What* find(const CallKey& key) const {
+    const size_t first = key.hash() % kSlots;
+    for (const size_t at : {first, first ^ 1})
+      if (slots_[at].hash == key.hash() && key == slots_[at].key) return &slots_[at].what;
+    return nullptr;
+  }
+  // Keeps it in place of another one.
+  void keep(const CallKey& key, What what) {
+    Slot& slot = slots_[(key.hash() % kSlots) ^ (turn_++ & 1)];
+    slot.key.clear();  // no key is found half written, should there be no memory for it
+    slot.what = std::move(what);
+    key.copy_to(&slot.key);
+    slot.hash = key.hash();
+  }
+
+ private:
+  static constexpr size_t kSlots = 64;
+  struct Slot {
+    uint64_t hash = 0;
+    std::vector<uint64_t> key;
+    What what;
+  };
+  std::array<Slot, kSlots> slots_;
+  size_t turn_ = 0;
+};
+
+struct ThreadCalls {
+  RecentCalls<RecentPlan> plans;
+  RecentCalls<RecentRun> runs;
+};
+
+// Returns this thread's, or NULL if the thread is ending. Throws std::bad_alloc.
+ThreadCalls* thread_calls();
+
+}  // namespace opdock
