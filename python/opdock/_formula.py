@@ -2,7 +2,6 @@
 """Makes functions of formulas: opdock.formula()."""
 
 import inspect
-import sys
 
 from opdock import _names, _opdock
 from opdock._runtime import default
@@ -40,22 +39,15 @@ class Formula:
 
     def __init__(self, text, schema):
         self.text = text
-        self.function = _opdock.make_formula(default(), text, schema)
-        self._schema = schema
+        self._gradients = _Gradients(text, schema)
+        self.function = _opdock.make_formula(default(), text, schema, recorder=self._gradients)
 
     def __call__(self, *args, **keywords):
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.is_grad_enabled():
-            for x in (*args, *keywords.values()):
-                if isinstance(x, torch.Tensor) and x.requires_grad:
-                    from opdock._formula_autograd import record
-
-                    return record(self, args, keywords)
         return self.function(*args, **keywords)
 
     def gradient(self, names):
         """Returns the function of the gradients of these parameters: opdock_make_gradient()."""
-        return _opdock.make_formula(default(), self.text, self._schema, ",".join(names))
+        return self._gradients.of(names)
 
     @property
     def __signature__(self):
@@ -66,3 +58,19 @@ class Formula:
 
     def __repr__(self):
         return f"<opdock.formula {self.function.schema}>"
+
+
+class _Gradients:
+    """The gradients of a formula. Called by its function, instead of the op, for arguments that
+    require a gradient. Does not refer to the function, which owns it."""
+
+    def __init__(self, text, schema):
+        self._text, self._schema = text, schema
+
+    def of(self, names):
+        return _opdock.make_formula(default(), self._text, self._schema, ",".join(names))
+
+    def __call__(self, function, args, keywords):
+        from opdock._formula_autograd import record
+
+        return record(function, self, args, keywords)

@@ -11,10 +11,10 @@ from opdock._errors import UnsupportedError
 
 class _Call(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, formula, names, others, *tensors):
-        found = formula.function(**dict(zip(names, tensors, strict=True)), **others)
+    def forward(ctx, function, gradients, names, others, *tensors):
+        found = function(**dict(zip(names, tensors, strict=True)), **others)
         ctx.save_for_backward(*tensors)
-        ctx.formula, ctx.names, ctx.others = formula, names, others
+        ctx.gradients, ctx.names, ctx.others = gradients, names, others
         results = found if isinstance(found, tuple) else (found,)
         ctx.mark_non_differentiable(*[x for x in results if not x.is_floating_point()])
         return found
@@ -23,17 +23,17 @@ class _Call(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, *grads):
         tensors = ctx.saved_tensors
-        needed = [i for i, needs in enumerate(ctx.needs_input_grad[3:]) if needs]
+        needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
         shape = torch.broadcast_shapes(*[x.shape for x in tensors])
         # A result with one number a row has one dimension less than the formula's shape.
         grads = [g if g.ndim == len(shape) else g.unsqueeze(-1) for g in grads]
-        function = ctx.formula.gradient([ctx.names[i] for i in needed])
+        function = ctx.gradients.of([ctx.names[i] for i in needed])
         own = dict(zip(ctx.names, tensors, strict=True))
         found = function(*grads, **own, **ctx.others)
         found = found if isinstance(found, tuple) else (found,)
         out = [None] * len(ctx.needs_input_grad)
         for i, gradient in zip(needed, found, strict=True):
-            out[3 + i] = _sum_to(gradient, tensors[i].shape, shape)
+            out[4 + i] = _sum_to(gradient, tensors[i].shape, shape)
         return tuple(out)
 
 
@@ -45,15 +45,15 @@ def _sum_to(gradient, own, shape):
     return gradient.sum_to_size(own)
 
 
-def record(formula, args, keywords):
-    """Calls the formula, and has autograd record it. Raises UnsupportedError for one that writes
-    into a parameter, or with `out`."""
-    if "out" in keywords or "!" in formula.function.schema:
+def record(function, gradients, args, keywords):
+    """Calls a formula's function, and has autograd record it. Raises UnsupportedError for one that
+    writes into a parameter, or with `out`. gradients: its _formula._Gradients."""
+    if "out" in keywords or "!" in function.schema:
         raise UnsupportedError(
-            f"{formula.function.__name__}(): found a tensor that requires a gradient and a result "
+            f"{function.__name__}(): found a tensor that requires a gradient and a result "
             "that is written into a tensor, wanted one or the other; call under torch.no_grad()"
         )
-    arguments = inspect.signature(formula.function).bind(*args, **keywords).arguments
+    arguments = inspect.signature(function).bind(*args, **keywords).arguments
     tensors = {name: x for name, x in arguments.items() if isinstance(x, torch.Tensor)}
     others = {name: x for name, x in arguments.items() if name not in tensors}
-    return _Call.apply(formula, tuple(tensors), others, *tensors.values())
+    return _Call.apply(function, gradients, tuple(tensors), others, *tensors.values())

@@ -102,6 +102,10 @@ class Frame {
   opdock_device gpu = {OPDOCK_CPU, 0};     // that of the first tensor on a GPU; CPU: none
   bool wait = false;                       // the call must wait for the device before it returns
   bool addresses = false;                  // only the addresses of foreign arrays are needed
+  // Whether a torch tensor with a gradient makes the conversion stop, without an error set, for
+  // autograd to record the call; and whether one did.
+  bool may_record = false;
+  bool must_record = false;
 
  private:
   struct Held {

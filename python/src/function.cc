@@ -23,6 +23,7 @@ void destroy_function(PyObject* self) {
   if (info != nullptr) {
     for (PyObject* name : info->param_names) Py_DECREF(name);
     Py_XDECREF(info->runtime);
+    Py_XDECREF(info->recorder);
     delete info;
   }
   PyTypeObject* type = Py_TYPE(self);
@@ -240,6 +241,10 @@ PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* hand
   self->vectorcall = call_function;
   self->info = info.release();
   return reinterpret_cast<PyObject*>(self);
+}
+
+void set_recorder(PyObject* function, PyObject* recorder) {
+  info_of(function).recorder = Py_NewRef(recorder);
 }
 
 const FunctionInfo* function_info(PyObject* object) {

@@ -31,6 +31,9 @@ struct FunctionInfo {
   const opdock_param* params = nullptr;
   const opdock_result* results = nullptr;
   PyObject* runtime = nullptr;  // keeps the handle alive
+  // Called with this function, a tuple and a dict of arguments for a call that torch's autograd
+  // records; NULL if there is none.
+  PyObject* recorder = nullptr;
   std::string name;
   std::string asked_for;  // the name it was looked up by: "softmax" or "plugin/softmax"
   std::vector<PyObject*> param_names;  // interned
@@ -54,6 +57,8 @@ PyObject* make_function_type();
 // a new reference, or NULL with an error set.
 PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* handle,
                         const std::string& asked_for);
+// Has calls that torch's autograd records be made by `recorder`. Before the first call.
+void set_recorder(PyObject* function, PyObject* recorder);
 // Returns the FunctionInfo of a function object, or NULL with a TypeError set.
 const FunctionInfo* function_info(PyObject* object);
 

@@ -422,13 +422,35 @@ bool is_direct(const FunctionInfo& info) {
   return info.num_fresh == 0 && !info.draws && !info.retains && !info.is_split;
 }
 
+// Has the function's recorder make the call.
+[[gnu::cold, gnu::noinline]] PyObject* call_recorder(PyObject* self, PyObject* const* args,
+                                                     Py_ssize_t count, PyObject* names) {
+  PyObject* const positional = PyTuple_New(count);
+  PyObject* const named = PyDict_New();
+  PyObject* result = nullptr;
+  if (positional != nullptr && named != nullptr) {
+    for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+    Py_ssize_t k = 0;
+    while (k < num_names && PyDict_SetItem(named, PyTuple_GET_ITEM(names, k), args[count + k]) == 0)
+      ++k;
+    if (k == num_names)
+      result =
+          PyObject_CallFunctionObjArgs(info_of(self).recorder, self, positional, named, nullptr);
+  }
+  Py_XDECREF(positional);
+  Py_XDECREF(named);
+  return result;
+}
+
 }  // namespace
 
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_count,
                         PyObject* names) {
   Frame frame;
-  return guarded([&]() -> PyObject* {
-    const FunctionInfo& info = info_of(self);
+  const FunctionInfo& info = info_of(self);
+  frame.may_record = info.recorder != nullptr;
+  PyObject* const result = guarded([&]() -> PyObject* {
     opdock_value* values = frame.take<opdock_value>(info.num_params);
     PyObject* const* objects = args;
     PyObject* out = nullptr;
@@ -453,6 +475,9 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_co
     }
     return result;
   });
+  if (frame.must_record) [[unlikely]]
+    return call_recorder(self, args, PyVectorcall_NARGS(flagged_count), names);
+  return result;
 }
 
 }  // namespace opdock::python

@@ -159,11 +159,13 @@ py::object get_function(const py::object& runtime, const std::string& name) {
 
 py::object make_formula(const py::object& runtime, const std::string& text,
                         const std::optional<std::string>& schema,
-                        const std::optional<std::string>& gradients_of) {
+                        const std::optional<std::string>& gradients_of,
+                        const py::object& recorder) {
   opdock_function* handle = runtime.cast<const Runtime&>().formula(text, schema, gradients_of);
   PyObject* function =
       make_function(function_type.ptr(), runtime.ptr(), handle, opdock_describe(handle)->name);
   if (function == nullptr) throw py::error_already_set();
+  if (!recorder.is_none()) set_recorder(function, recorder.ptr());
   return py::reinterpret_steal<py::object>(function);
 }
 
@@ -220,7 +222,8 @@ PYBIND11_MODULE(_opdock, module) {
   add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
   module.def("make_formula", &make_formula, py::arg("runtime"), py::arg("formula"),
-             py::arg("schema") = py::none(), py::arg("gradients_of") = py::none());
+             py::arg("schema") = py::none(), py::arg("gradients_of") = py::none(),
+             py::arg("recorder") = py::none());
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   module.def("codes_json", [] {

@@ -156,8 +156,10 @@ bool check_may_write(const Where& where, PyObject* object) {
   return ask_refusal(probe.write_refusal, where, object);
 }
 
-// Returns 1 if the tensor takes part in reverse or forward differentiation now, 0 if not, -1 with a
-// Python error set.
+constexpr int kReverse = 1, kForward = 2;
+
+// Returns kReverse or kForward if the tensor takes part in that differentiation now, 0 if in none,
+// -1 with a Python error set.
 int records_gradients(PyObject* object) {
   PyObject* wanted = PyObject_GetAttr(object, probe.requires_grad);
   if (wanted == nullptr) return -1;
@@ -166,17 +168,18 @@ int records_gradients(PyObject* object) {
     PyObject* enabled = PyObject_CallNoArgs(probe.is_grad_enabled);
     if (enabled == nullptr) return -1;
     Py_DECREF(enabled);
-    if (enabled == Py_True) return 1;
+    if (enabled == Py_True) return kReverse;
   }
   PyObject* level = PyDict_GetItem(probe.forward_names, probe.level_name);
   if (level == nullptr || PyLong_AsLong(level) < 0) return 0;
   py::object tangent = py::reinterpret_borrow<py::dict>(probe.forward_names)["unpack_dual"](
                            py::reinterpret_borrow<py::object>(object))
                            .attr("tangent");
-  return tangent.is_none() ? 0 : 1;
+  return tangent.is_none() ? 0 : kForward;
 }
 
-bool check_gradients(const Where& where, PyObject* object) {
+// Returns false without an error set, and sets frame.must_record, if the call is to be recorded.
+bool check_gradients(Frame& frame, const Where& where, PyObject* object) {
   if (probe.grad >= 0 && word(impl_of(object), probe.grad) == 0) return true;
   int records = -1;
   try {
@@ -186,6 +189,10 @@ bool check_gradients(const Where& where, PyObject* object) {
   }
   if (records == 0) return true;
   if (records < 0) return false;
+  if (records == kReverse && frame.may_record) {
+    frame.must_record = true;
+    return false;
+  }
   return refuse(kInvalidArgumentError, where,
                 "found a tensor that takes part in differentiation, wanted one that does not: this "
                 "call records no gradient; pass x.detach(), or call under torch.no_grad()");
@@ -256,9 +263,9 @@ std::string torch_subclass_refusal(PyTypeObject* type) {
          "x.as_subclass(torch.Tensor)";
 }
 
-bool torch_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
+bool torch_to_tensor(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
                      bool written, opdock_tensor* out) {
-  if (!check_keys(where, object) || !check_gradients(where, object)) return false;
+  if (!check_keys(where, object) || !check_gradients(frame, where, object)) return false;
   if (written && !check_may_write(where, object)) return false;
   if (torch_may_record() && torch_records(where.function)) return false;
   if (out == nullptr) return true;
