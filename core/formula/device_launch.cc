@@ -214,6 +214,8 @@ DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTra
   const int64_t slots = slots_of(graph, space);
   launch.shape.is_wide = space.rows >= kMost || space.rows * slots >= kMost || !is_near(space);
   if (graph.has_reductions()) {
+    // A single row has the parameters of rows in one dimension, and needs no kernel of its own.
+    launch.shape.dims = std::max(space.ndim, 1);
     plan_rows(graph, space, traits, &launch);
     return launch;
   }

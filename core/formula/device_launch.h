@@ -13,6 +13,10 @@
 
 namespace opdock::formula {
 
+// Part of the names of kernels that are built ahead, so that none of another layout is launched:
+// raised whenever FormulaSpace, launch_parameters() or the threads that a kernel expects change.
+inline constexpr int kParameterLayout = 1;
+
 // The properties of a GPU on which a launch depends.
 struct DeviceTraits {
   int64_t multiprocessors = 1;
