@@ -137,7 +137,9 @@ class ToolchainCheck {
       compilers.push_back(archs_of_nvrtc(one.version, one.numbers));
     if (compilers.empty()) {
       Reason missing =
-          make_reason(Code::kJitNoCompiler, "no NVRTC: the device source is packed alone",
+          make_reason(Code::kJitNoCompiler,
+                      manifest_.device ? "no NVRTC: the device source is packed alone"
+                                       : "no NVRTC: the kernels of formulas are not packed",
                       "one that knows " + options_.cuda_archs);
       missing.advice += "; or let it be compiled on first use";
       return add(std::move(missing), false);

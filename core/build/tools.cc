@@ -134,8 +134,13 @@ Languages languages_of(const Manifest& manifest, const BuildOptions& options) {
     languages.cuda |= source.ends_with(".cu");
     languages.hip |= source.ends_with(".hip");
   }
-  languages.device_images = manifest.device.has_value() && !options.cuda_archs.empty();
-  languages.hip_images = manifest.device.has_value() && !options.hip_archs.empty();
+  // Formulas need no image, so that they have none where nobody has asked for an architecture.
+  const auto has_images = [&](const std::string& archs) {
+    const bool has_formulas = manifest.has_gpu_formulas() && archs != "default";
+    return !archs.empty() && (manifest.device || has_formulas);
+  };
+  languages.device_images = has_images(options.cuda_archs);
+  languages.hip_images = has_images(options.hip_archs);
   languages.packages = manifest.build.packages();
   return languages;
 }

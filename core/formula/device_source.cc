@@ -16,9 +16,11 @@ namespace {
 // results.
 class Writer {
  public:
-  Writer(const Graph& graph, const DeviceShape& shape)
+  // name: of a template; empty: the kernel is none, and is called kernel.
+  Writer(const Graph& graph, const DeviceShape& shape, const std::string& name)
       : graph_(graph),
         shape_(shape),
+        name_(name),
         has_rows_(graph.has_reductions()),
         vector_(std::to_string(vector_elements(graph, shape.repeated))),
         plan_(graph, keeps(graph, shape)),
@@ -31,8 +33,9 @@ class Writer {
     // Inside this namespace its functions hide the compiler's own, such as ::round.
     line("namespace opdock::formula {");
     line("");
+    if (!name_.empty()) line("template <int>");
     line(bounds());
-    line("kernel(" + parameters() + ") {");
+    line((name_.empty() ? "kernel" : name_) + "(" + parameters() + ") {");
     ++depth_;
     line("constexpr int kVector = " + vector_ + ";");
     if (has_rows_) {
@@ -602,6 +605,7 @@ class Writer {
 
   const Graph& graph_;
   const DeviceShape& shape_;
+  const std::string name_;
   const bool has_rows_;
   const std::string vector_;
   const DevicePlan plan_;
@@ -630,7 +634,11 @@ bool is_held(const Graph& graph, size_t input, uint64_t repeated) {
 }
 
 std::string device_source(const Graph& graph, const DeviceShape& shape) {
-  return Writer(graph, shape).write();
+  return Writer(graph, shape, "").write();
+}
+
+std::string device_template(const Graph& graph, const DeviceShape& shape, const std::string& name) {
+  return Writer(graph, shape, name).write();
 }
 
 }  // namespace opdock::formula

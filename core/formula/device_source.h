@@ -55,4 +55,8 @@ bool is_held(const Graph& graph, size_t input, uint64_t repeated);
 // described in device_launch.h. Names in it come from the formula. The graph is simplified.
 std::string device_source(const Graph& graph, const DeviceShape& shape);
 
+// Returns the same kernel as a template, opdock::formula::NAME<0>, so that the sources of many make
+// one translation unit, in which only those that are asked for cost time.
+std::string device_template(const Graph& graph, const DeviceShape& shape, const std::string& name);
+
 }  // namespace opdock::formula

@@ -60,6 +60,9 @@ class Formula {
   // needless parentheses, comments dropped. Parsing it gives the same formula.
   std::string text() const;
 
+  // Returns the texts with which the formula compares its strings, each once.
+  std::vector<std::string> strings() const;
+
   // Lowers the formula to a graph, simplified, whose inputs are the tensors that are present and
   // whose scalars are the floats and ints that are present, in the order of the parameters. Throws
   // SyntaxError, with the place in the text, where Graph throws Error, and for a use of a tensor

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "formula/builder.h"
 #include "formula/messages.h"
@@ -527,6 +528,13 @@ Formula::Formula(std::string_view text) : program_(parse(text, &parameters_, tru
 
 size_t Formula::num_results() const {
   return program_->results.size();
+}
+
+std::vector<std::string> Formula::strings() const {
+  std::set<std::string> texts;
+  for (const Expr& expr : program_->exprs)
+    if (expr.form == Form::kString) texts.emplace(expr.text);
+  return {texts.begin(), texts.end()};
 }
 
 }  // namespace opdock::formula

@@ -11,6 +11,8 @@
 #include "call/invocation.h"
 #include "formula/device_launch.h"
 #include "formula/device_source.h"
+#include "fused/ahead.h"
+#include "fused/device_traits.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
 
@@ -28,6 +30,21 @@ void check(const Status& status) {
   if (!status.ok()) throw Error(status.status, status.text);
 }
 
+// Returns the kernel that the op's plugin brings; NULL if it brings none of this name.
+opdock_kernel* kernel_of_plugin(Invocation* in, const std::string& name, bool is_capturing) {
+  Kernels* const kernels = in->target->kernels;
+  if (kernels == nullptr) return nullptr;
+  opdock_kernel* found = nullptr;
+  const Status status = kernels->find(name.c_str(), &found, !is_capturing);
+  if (status.status == OPDOCK_NOT_FOUND) return nullptr;
+  check(status);
+  if (found != nullptr) return found;
+  // The plugin has source only, or no image for this GPU.
+  check(in->function.resolver()->make_kernels(in->function, in->target, name.c_str()));
+  check(kernels->find(name.c_str(), &found));
+  return found;
+}
+
 }  // namespace
 
 FusedKernels::FusedKernels(formula::Graph graph) : graph_(formula::with_plain_reductions(graph)) {}
@@ -39,11 +56,18 @@ opdock_kernel* FusedKernels::known(const std::string& key) {
   return found == kernels_.end() ? nullptr : found->second;
 }
 
+opdock_kernel* FusedKernels::keep(const std::string& key, opdock_kernel* made) {
+  const std::lock_guard lock(mutex_);
+  return kernels_.emplace(key, made).first->second;
+}
+
 opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
                                   const formula::DeviceShape& shape) {
   bool is_capturing = false;
   if (in->is_capturing(&is_capturing) != OPDOCK_OK)
     throw Error(OPDOCK_DEVICE_ERROR, "whether the stream is being captured cannot be asked");
+  const std::string name = ahead_name(in->function.schema().name, graph_, shape);
+  if (opdock_kernel* found = kernel_of_plugin(in, name, is_capturing)) return keep(key, found);
   if (is_capturing)
     throw Error(OPDOCK_UNSUPPORTED,
                 "found the stream being captured before the formula's kernel for these dtypes and "
@@ -56,20 +80,15 @@ opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
   check(in->function.resolver()->compile_kernel(in->target->device, in->function.schema().name,
                                                 formula::device_source(graph_, shape),
                                                 "opdock::formula::kernel", &found));
-  const std::lock_guard lock(mutex_);
-  return kernels_.emplace(key, found).first->second;
+  return keep(key, found);
 }
 
 PreparedLaunch FusedKernels::prepare(Invocation* in, const formula::Space& space,
                                      void* const* inputs, void* const* results,
                                      const formula::Value* scalars) {
   const opdock_device_facts& facts = *in->target->facts;
-  formula::DeviceTraits traits;
-  traits.multiprocessors = facts.multiprocessors;
-  traits.warp_size = facts.warp_size;
-  traits.max_threads = facts.max_threads_per_block;
   const formula::DeviceLaunch plan = formula::plan_launch(
-      graph_, space, traits, formula::launch_is_even(graph_, space, inputs, results));
+      graph_, space, device_traits(facts), formula::launch_is_even(graph_, space, inputs, results));
   const std::string key = key_of(plan.shape, in->target->device);
   PreparedLaunch prepared;
   prepared.words = formula::launch_parameters(graph_, space, inputs, results, scalars);
@@ -81,6 +100,7 @@ PreparedLaunch FusedKernels::prepare(Invocation* in, const formula::Space& space
     prepared.how.block[i] = 1;
   }
   prepared.how.block[0] = plan.threads;
+  prepared.how.flags = launch_flags(facts, plan);
   return prepared;
 }
 

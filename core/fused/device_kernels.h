@@ -1,4 +1,5 @@
-// The kernels of a formula on GPUs, each compiled when a call first needs it.
+// The kernels of a formula on GPUs: those that its plugin brings, and others, each compiled when a
+// call first needs it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,9 +32,10 @@ class FusedKernels {
   explicit FusedKernels(formula::Graph graph);
   ~FusedKernels();
 
-  // Returns the launch for this space on the call's device. Compiles the kernel if it is the first
-  // of its kind there: that may block, and fails while the stream is being captured. inputs,
-  // results: the tensors' first elements. scalars: of the graph, in their order. Throws Error.
+  // Returns the launch for this space on the call's device. If the kernel is the first of its kind
+  // there, it is first looked for in the plugin, and compiled if that has none: that may block, and
+  // fails while the stream is being captured. inputs, results: the tensors' first elements.
+  // scalars: of the graph, in their order. Throws Error.
   PreparedLaunch prepare(Invocation* in, const formula::Space& space, void* const* inputs,
                          void* const* results, const formula::Value* scalars);
   // Launches on the call's stream what was prepared for a call with the same layouts, whose
@@ -43,6 +45,7 @@ class FusedKernels {
 
  private:
   opdock_kernel* known(const std::string& key);
+  opdock_kernel* keep(const std::string& key, opdock_kernel* made);
   opdock_kernel* make(Invocation* in, const std::string& key, const formula::DeviceShape& shape);
 
   const formula::Graph graph_;

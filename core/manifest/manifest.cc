@@ -167,6 +167,15 @@ bool Manifest::is_for(Backend backend) const {
   });
 }
 
+bool Manifest::has_gpu_formulas() const {
+  return std::any_of(ops.begin(), ops.end(), [](const OpDecl& op) { return op.is_gpu_formula(); });
+}
+
+bool OpDecl::is_gpu_formula() const {
+  return !formula.empty() && std::any_of(devices.begin(), devices.end(),
+                                         [](const std::string& name) { return name != "cpu"; });
+}
+
 std::vector<Backend> Manifest::backends() const {
   std::vector<Backend> all = {Backend::kCpu, Backend::kCuda, Backend::kRocm};
   std::erase_if(all, [&](Backend backend) { return !is_for(backend); });

@@ -31,6 +31,9 @@ struct OpDecl {
   uint32_t device_arg_index = 0;
   std::vector<uint8_t> arg_devices;  // OPDOCK_ON_…, one per parameter; none: all where the op runs
   uint32_t schema_line = 1;          // in plugin.toml
+
+  // Returns whether the op is a formula that runs on GPUs.
+  bool is_gpu_formula() const;
 };
 
 struct DeviceDecl {
@@ -59,6 +62,7 @@ struct Manifest {
   // order.
   bool is_for(Backend backend) const;
   std::vector<Backend> backends() const;
+  bool has_gpu_formulas() const;
 };
 
 // Returns what the note says of the op.

@@ -51,9 +51,10 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
       sources.push_back({name, *text});
     }
   };
-  for (const std::string& source : manifest.device->sources)
-    take(manifest.folder() / source, fs::path(source).filename().string(),
-         "[device] sources in plugin.toml");
+  if (manifest.device)
+    for (const std::string& source : manifest.device->sources)
+      take(manifest.folder() / source, fs::path(source).filename().string(),
+           "[device] sources in plugin.toml");
 
   std::error_code failed;
   std::vector<fs::path> headers;

@@ -13,6 +13,7 @@
 #include "facts/nvrtc_search.h"
 #include "opdock/plugin.h"
 #include "pack/emit.h"
+#include "pack/formulas.h"
 #include "pack/images.h"
 #include "pack/outputs.h"
 
@@ -38,15 +39,20 @@ class Packer {
     manifest_ = std::move(*manifest);
     std::vector<std::string> errors;
     depends_.push_back(manifest_.path);
-    if (manifest_.device && !make_device(&errors)) return report(errors);
+    if ((manifest_.device || manifest_.has_gpu_formulas()) && !make_device(&errors))
+      return report(errors);
     return write();
   }
 
  private:
   bool make_device(std::vector<std::string>* errors) {
     ImageRequest request;
-    request.manifest = &manifest_;
-    request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
+    // What is compiled: the plugin's own [device], if it has one, and its formulas.
+    Manifest compiled = manifest_;
+    request.manifest = &compiled;
+    const bool has_own = manifest_.device.has_value();
+    if (has_own)
+      request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
     // A misspelt list is an error even if there is nothing to compile with.
     CudaArchInputs wanted;
     wanted.sources = {{"--cuda-archs", options_.cuda_archs}};
@@ -65,8 +71,10 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    const bool with_cuda =
-        !options_.no_cuda && manifest_.is_for(Backend::kCuda) && !(choice && choice->nothing);
+    // Formulas need no image, so that they have none where nobody has asked for an architecture.
+    const bool with_formulas = manifest_.has_gpu_formulas() && list && !list->by_default;
+    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda) &&
+                           !(choice && choice->nothing) && (has_own || with_formulas);
     if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
@@ -77,18 +85,28 @@ class Packer {
       if (!choose_archs(wanted, request.compilers, &request.archs, errors)) return false;
     }
     if (!find_hip_compilers(options_.hip, &request, &depends_, errors)) return false;
-    std::optional<ImageCache> cache;
-    if (!options_.cache.empty()) request.cache = &cache.emplace(options_.cache);
-    images_ = make_images(request, errors);
-    keep_sources(request, images_);
-    sources_ = std::move(request.sources);
-    for (const Nvrtc* compiler : request.compilers)
-      compilers_.push_back("nvrtc " + compiler->version().text());
-    for (const HiprtcFile& file : request.hiprtcs)
-      compilers_.push_back("hiprtc " + file.version.text());
+    const bool makes_cuda = with_formulas && !request.compilers.empty();
+    if (manifest_.has_gpu_formulas() && (makes_cuda || !request.hiprtcs.empty())) {
+      if (!has_own)
+        request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
+      if (!errors->empty() || !add_formulas(&compiled, &request.sources, errors)) return false;
+    }
+    if (compiled.device) make_images_of(&request, errors);
     if (!errors->empty()) return false;
     if (!with_cuda) return true;
     return !request.compilers.empty() || report_missing_compiler(searched, problems, errors);
+  }
+
+  void make_images_of(ImageRequest* request, std::vector<std::string>* errors) {
+    std::optional<ImageCache> cache;
+    if (!options_.cache.empty()) request->cache = &cache.emplace(options_.cache);
+    images_ = make_images(*request, errors);
+    keep_sources(*request, images_);
+    sources_ = std::move(request->sources);
+    for (const Nvrtc* compiler : request->compilers)
+      compilers_.push_back("nvrtc " + compiler->version().text());
+    for (const HiprtcFile& file : request->hiprtcs)
+      compilers_.push_back("hiprtc " + file.version.text());
   }
 
   // Refuses architectures that no compiler knows, before anything is compiled.

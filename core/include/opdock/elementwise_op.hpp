@@ -8,6 +8,7 @@
 #include <opdock/columns.cuh>
 #include <opdock/elements.cuh>
 
+#include "opdock/element_threads.hpp"
 #include "opdock/row_op.hpp"
 
 namespace opdock {
@@ -127,23 +128,9 @@ bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
 
 namespace detail {
 
-// Threads per block of a large launch, on GPUs of one compute capability with at least
-// `least_memory` bytes of memory; the size of the memory distinguishes HBM3e from HBM3. Measured;
-// all other GPUs have as many threads as an H100.
-struct ElementBlocks {
-  uint32_t arch_major, arch_minor;
-  uint64_t least_memory;
-  int64_t threads;
-};
-constexpr ElementBlocks kElementBlocks[] = {{9, 0, uint64_t{120} << 30, 128}};  // H200
-
+// GPUs that were not measured have as many threads in a block as an H100.
 inline int64_t element_threads(const CallBase& call) {
-  const opdock_device_facts& facts = call.facts();
-  for (const ElementBlocks& kind : kElementBlocks)
-    if (call.is_cuda() && facts.arch_major == kind.arch_major &&
-        facts.arch_minor == kind.arch_minor && facts.memory_bytes >= kind.least_memory)
-      return kind.threads;
-  return kElementThreads;
+  return call.is_cuda() ? opdock::element_threads(call.facts(), kElementThreads) : kElementThreads;
 }
 
 }  // namespace detail

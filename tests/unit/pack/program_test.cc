@@ -265,6 +265,102 @@ return y
   EXPECT_EQ(contents(header).find("f("), std::string::npos) << contents(header);
 }
 
+// Returns the note's JSON, which is split over several .ascii lines.
+std::string note_of(const TemporaryFolder& folder, const std::string& out) {
+  std::string note = contents(folder.path() / out / "note.S");
+  for (size_t at; (at = note.find("\"\n  .ascii \"")) != note.npos;) note.erase(at, 12);
+  return note;
+}
+
+TEST(OpdockPack, KernelsOfFormulasAreBuiltWhereAnArchitectureIsAskedFor) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string base = folder.path().string();
+  const auto declare = [&](const std::string& formula) {
+    folder.write("p/plugin.toml",
+                 "name = \"p\"\nversion = \"1.2\"\nlicense = \"MIT\"\n[[op]]\n"
+                 "schema = \"f(Tensor x) -> Tensor\"\nformula = \"" +
+                     formula + "\"\ndtypes = [\"float32\", \"int8\"]\n");
+  };
+  const auto run = [&](const std::string& out, const std::string& more) {
+    const Outcome outcome = pack(
+        folder, "--toml " + base + "/p/plugin.toml --out-dir " + base + "/" + out + " --include " +
+                    base + "/vocabulary --nvrtc-search " + base + "/nvrtc" + more);
+    EXPECT_EQ(outcome.status, 0) << outcome.text;
+    EXPECT_EQ(outcome.text, "");
+    return contents(folder.path() / out / "images.bin");
+  };
+  declare("x + 1");
+  for (const char* none : {"", " --cuda-archs default", " --cuda-archs 9.0 --no-cuda"})
+    EXPECT_EQ(run("none", none), "") << none;
+  EXPECT_EQ(note_of(folder, "none").find("formulas.cuh"), std::string::npos);
+
+  const std::string images = run("a", " --cuda-archs 9.0");
+  EXPECT_NE(images.find("sm_90"), std::string::npos);
+  EXPECT_NE(images.find("int8_t* const from0"), std::string::npos) << "the source";
+  EXPECT_NE(note_of(folder, "a").find("formulas.cuh"), std::string::npos);
+  const std::string name = "opdock::formula::f_";
+  const size_t at = images.find(name);
+  ASSERT_NE(at, std::string::npos);
+  const std::string kernel = images.substr(at, images.find('>', at) + 1 - at);
+  EXPECT_NE(images.find("lowered_" + kernel), std::string::npos) << kernel;
+  // The plugin's own code does not ask for them by number.
+  EXPECT_EQ(contents(folder.path() / "a/entry.c").find(name), std::string::npos);
+
+  declare("x + 2");
+  EXPECT_EQ(run("b", " --cuda-archs 9.0").find(kernel), std::string::npos);
+}
+
+TEST(OpdockPack, FormulasAreCompiledWithThePluginsOwnKernels) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  folder.write("p/plugin.toml", contents(folder.path() / "p/plugin.toml") +
+                                    "[[op]]\nschema = \"g(Tensor x) -> Tensor\"\n"
+                                    "formula = \"x + 1\"\n");
+  const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
+  Outcome outcome = pack(folder, arguments(folder, "a") + search);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const std::string images = contents(folder.path() / "a/images.bin");
+  EXPECT_NE(images.find("OPDOCK_KERNEL(32) f()"), std::string::npos);
+  EXPECT_NE(images.find("lowered_opdock::formula::g_"), std::string::npos);
+  EXPECT_NE(contents(folder.path() / "a/entry.c").find(".num_kernels = 1u"), std::string::npos);
+
+  std::string toml = contents(folder.path() / "p/plugin.toml");
+  toml.replace(toml.find("p.cuh"), 5, "formulas.cuh");
+  folder.write("p/plugin.toml", toml);
+  folder.write("p/formulas.cuh", contents(folder.path() / "p/p.cuh"));
+  outcome = pack(folder, arguments(folder, "b") + search);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("found a device source called \"formulas.cuh\", wanted another"),
+            std::string::npos)
+      << outcome.text;
+}
+
+TEST(OpdockPack, TooManyKernelsOfFormulasGiveANotice) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  folder.write("p/plugin.toml", R"(name = "p"
+version = "1.2"
+license = "MIT"
+[[op]]
+schema = "f(Tensor x, bool a, bool b, bool c, bool d, bool e) -> Tensor"
+formula = """
+p = x + 1 if a else x
+q = p * 3 if b else p
+r = q - 5 if c else q
+s = exp(r) if d else r
+return s - mean(s) if e else s
+"""
+)");
+  const Outcome outcome =
+      pack(folder, arguments(folder, "a") + " --nvrtc-search " + folder.path().string() + "/nvrtc");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.text.find("notice: p: op \"f\": found more combinations of choices and "
+                              "optional arguments, wanted at most 16 for each dtype; "),
+            std::string::npos)
+      << outcome.text;
+}
+
 TEST(OpdockPack, EachMistakeIsALineForEditors) {
   TemporaryFolder folder;
   write_plugin(folder);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused/ahead.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "base/sha256.h"
+#include "formula/device_launch.h"
+#include "formula/rewrite.h"
+#include "formula/space.h"
+#include "manifest/formula_parameters.h"
+
+namespace opdock {
+namespace {
+
+using formula::Argument;
+using formula::DeviceShape;
+using formula::Graph;
+using formula::Operand;
+
+// Returns what an argument may be, the usual one first.
+std::vector<Argument> choices_of(const SchemaParam& param, const Argument& usual,
+                                 const std::vector<std::string>& texts) {
+  std::vector<Argument> choices = {usual};
+  Argument other = usual;
+  other.is_present = true;
+  if (param.type.tag == OPDOCK_TAG_BOOL) {
+    for (const bool flag : {false, true}) {
+      other.flag = flag;
+      if (flag != usual.flag || !usual.is_present) choices.push_back(other);
+    }
+  }
+  if (param.type.tag == OPDOCK_TAG_STRING) {
+    for (const std::string& text : texts) {
+      other.text = text;
+      if (text != usual.text || !usual.is_present) choices.push_back(other);
+    }
+  }
+  if (param.type.optional && usual.is_present) {
+    other = usual;
+    other.is_present = false;
+    choices.push_back(other);
+  }
+  return choices;
+}
+
+// Gives the tensors behind the first one a single dimension, as weights have it. Returns whether
+// there are any.
+bool make_row_vectors(std::vector<Argument>* arguments) {
+  bool is_first = true, found = false;
+  for (Argument& argument : *arguments) {
+    if (argument.rank != 2 || !argument.is_present) continue;
+    if (!is_first) argument.rank = 1;
+    found = found || !is_first;
+    is_first = false;
+  }
+  return found;
+}
+
+// Returns the launch's shape for rows of `columns` elements, which are `step` elements apart.
+DeviceShape shape_of(const Graph& graph, int64_t rows, int64_t columns, int64_t step,
+                     int64_t warp_size, bool is_even) {
+  const std::array<int64_t, 2> shape = {rows, columns}, strides = {step, 1}, whole = {columns, 1};
+  std::vector<Operand> inputs, results;
+  for (const formula::Input& input : graph.inputs()) {
+    const int rank = std::min(input.rank, 2);
+    inputs.push_back({nullptr, rank, shape.data() + 2 - rank, strides.data() + 2 - rank});
+  }
+  const std::vector<int64_t> all(shape.begin(), shape.end());
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    const auto rank = static_cast<int>(formula::result_shape(graph, i, all).size());
+    results.push_back({nullptr, rank, shape.data(), rank == 1 ? &whole[1] : whole.data()});
+  }
+  formula::DeviceTraits traits;
+  traits.warp_size = warp_size;
+  traits.multiprocessors = 128;
+  return formula::plan_launch(graph, formula::make_space(graph, inputs, results), traits, is_even)
+      .shape;
+}
+
+}  // namespace
+
+AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
+                         const std::vector<formula::Type>& types) {
+  AheadGraphs found;
+  const std::vector<std::string> texts = formula.strings();
+  for (const formula::Type type : types) {
+    const std::vector<Argument> usual = common_arguments(schema, type);
+    std::vector<std::vector<Argument>> choices;
+    for (size_t i = 0; i < usual.size(); ++i)
+      choices.push_back(choices_of(schema.params[i], usual[i], texts));
+    // Counts through the combinations, the first parameter fastest.
+    std::vector<size_t> at(choices.size(), 0);
+    for (size_t count = 0;; ++count) {
+      if (count == kMaxChoices) {
+        found.is_whole = false;
+        break;
+      }
+      std::vector<Argument> arguments;
+      for (size_t i = 0; i < choices.size(); ++i) arguments.push_back(choices[i][at[i]]);
+      try {
+        found.graphs.push_back(formula.graph(arguments));
+        if (found.graphs.back().has_reductions() && make_row_vectors(&arguments))
+          found.graphs.push_back(formula.graph(arguments));
+      } catch (const formula::Error&) {
+        // The formula does not take these arguments, so that no call has them.
+      }
+      size_t i = 0;
+      while (i < at.size() && ++at[i] == choices[i].size()) at[i++] = 0;
+      if (i == at.size()) break;
+    }
+  }
+  return found;
+}
+
+std::vector<DeviceShape> ahead_shapes(const Graph& graph) {
+  std::vector<DeviceShape> shapes;
+  const auto add = [&](const DeviceShape& shape) {
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  };
+  if (!graph.has_reductions()) {
+    for (const bool is_even : {true, false}) {
+      add(shape_of(graph, 1, 4096, 4096, 32, is_even));
+      add(shape_of(graph, 4096, 4096, 4096, 32, is_even));
+      add(shape_of(graph, 4096, 4096, 4096 + 64, 32, is_even));
+    }
+    return shapes;
+  }
+  // Rows of a power of two, and all others of whole vectors between two of them. Longer ones, and
+  // rows that have no whole vectors, are compiled when they are first seen.
+  constexpr int64_t kMinColumns = 64, kMaxColumns = int64_t{1} << 14;
+  for (const int64_t warp_size : {32, 64})
+    for (int64_t power = kMinColumns; power <= kMaxColumns; power *= 2)
+      for (const int64_t columns : {power, power + power / 2})
+        add(shape_of(graph, 4096, columns, columns, warp_size, true));
+  return shapes;
+}
+
+std::string ahead_name(const std::string& op, const Graph& graph, const DeviceShape& shape) {
+  FieldHasher hasher;
+  hasher.add(std::to_string(formula::kParameterLayout)).add(formula::device_source(graph, shape));
+  return "opdock::formula::" + op + "_" + to_hex(hasher.finish()).substr(0, 16) + "<0>";
+}
+
+bool add_ahead_kernels(const std::string& op, const std::vector<Graph>& graphs,
+                       AheadKernels* kernels) {
+  for (const Graph& one : graphs) {
+    const Graph graph = formula::with_plain_reductions(one);
+    for (const DeviceShape& shape : ahead_shapes(graph)) {
+      const std::string name = ahead_name(op, graph, shape);
+      std::vector<std::string>& names = kernels->names;
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      if (names.size() == kMaxAheadKernels) return false;
+      names.push_back(name);
+      const size_t begin = name.rfind(':') + 1;
+      kernels->source +=
+          formula::device_template(graph, shape, name.substr(begin, name.rfind('<') - begin)) +
+          "\n";
+    }
+  }
+  return true;
+}
+
+}  // namespace opdock

@@ -1,0 +1,57 @@
+// What a formula's op has built ahead, with its plugin: the kernels of its usual calls, which then
+// need no compiler when they are first made.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "formula/device_source.h"
+#include "formula/formula.h"
+#include "formula/graph.h"
+#include "formula/type.h"
+#include "schema/schema.h"
+
+namespace opdock {
+
+// Limits, so that a plugin with many choices does not take minutes to build. What is beyond them is
+// compiled when a call first needs it.
+inline constexpr size_t kMaxChoices = 16;        // combinations of an op's choices, for each dtype
+inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
+
+struct AheadGraphs {
+  std::vector<formula::Graph> graphs;
+  bool is_whole = true;  // no combination of choices is beyond kMaxChoices
+};
+
+// Returns the graphs of calls whose tensors all have one of `types` and rows: for each type and
+// each combination of the op's bools, of the strings with which the formula compares, and of
+// optional arguments that are there or not; the defaults come first. Formulas with reductions also
+// have a graph for tensors behind the first one that are the same in all rows. formula: over
+// formula_parameters(schema).
+AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
+                         const std::vector<formula::Type>& types);
+
+// Returns the shapes of the kernels for tensors that are contiguous, or whose rows are, with fewer
+// than 2^31 elements, on GPUs of any warp size; of reductions, those for rows of whole vectors and
+// at most 16384 elements. graph: with_plain_reductions().
+std::vector<formula::DeviceShape> ahead_shapes(const formula::Graph& graph);
+
+// Returns the name in C++ of the kernel that a plugin brings for this graph and shape, which is
+// opdock::formula::OP_…<0>. It follows from the kernel's whole source, so that one of another
+// formula, or of another generator, has another name.
+std::string ahead_name(const std::string& op, const formula::Graph& graph,
+                       const formula::DeviceShape& shape);
+
+struct AheadKernels {
+  std::vector<std::string> names;  // ahead_name(), each once
+  std::string source;              // of all of them, as templates
+};
+
+// Adds the kernels of an op's graphs to those of a plugin, until it has kMaxAheadKernels. Returns
+// false if some were left out.
+bool add_ahead_kernels(const std::string& op, const std::vector<formula::Graph>& graphs,
+                       AheadKernels* kernels);
+
+}  // namespace opdock

@@ -1,0 +1,158 @@
+// Tests which kernels of formulas are built ahead.
+// SPDX-License-Identifier: Apache-2.0
+#include "fused/ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/sha256.h"
+#include "formula/device_launch.h"
+#include "formula/rewrite.h"
+#include "manifest/formula_parameters.h"
+#include "support/temporary_folder.h"
+
+namespace opdock {
+namespace {
+
+using formula::DeviceShape;
+using formula::Graph;
+using formula::Type;
+
+AheadGraphs graphs_of(const std::string& schema_text, const std::string& text,
+                      const std::vector<Type>& types = {Type::kFloat32}) {
+  const std::optional<Schema> schema = parse_schema(schema_text, nullptr);
+  return ahead_graphs(*schema, formula::Formula(text, formula_parameters(*schema)), types);
+}
+
+size_t num_different(const std::vector<Graph>& graphs) {
+  std::set<std::string> keys;
+  for (const Graph& graph : graphs) keys.insert(graph.key());
+  return keys.size();
+}
+
+TEST(Ahead, EachTypeAndEachChoice) {
+  EXPECT_EQ(num_different(graphs_of("f(Tensor x, Tensor y) -> Tensor", "x * y",
+                                    {Type::kFloat32, Type::kInt8, Type::kFloat64})
+                              .graphs),
+            3u);
+  const AheadGraphs all = graphs_of(
+      "f(Tensor x, Tensor? w=None, float? s=None, bool b=False, str mode=\"a\") -> Tensor",
+      "y = x * w if w else x\nz = y * s if s else y\nv = z + 1 if b else z\n"
+      "return tanh(v) if mode == \"b\" else v");
+  EXPECT_TRUE(all.is_whole);
+  EXPECT_EQ(all.graphs.size(), 16u);
+  EXPECT_EQ(num_different(all.graphs), 16u);
+  // The usual call comes first: what is optional is there, and choices are their defaults.
+  EXPECT_EQ(all.graphs[0].inputs().size(), 2u);
+  EXPECT_EQ(all.graphs[0].scalars().size(), 1u);
+}
+
+TEST(Ahead, ChoicesHaveALimit) {
+  const std::string schema = "f(Tensor x, bool a, bool b, bool c, bool d, bool e=True) -> Tensor";
+  const std::string text =
+      "p = x + 1 if a else x\nq = p * 3 if b else p\nr = q - 5 if c else q\n"
+      "s = exp(r) if d else r\nreturn tanh(s) if e else s";
+  const AheadGraphs found = graphs_of(schema, text, {Type::kFloat32, Type::kFloat16});
+  EXPECT_FALSE(found.is_whole);
+  EXPECT_EQ(found.graphs.size(), 2 * kMaxChoices);
+}
+
+TEST(Ahead, WhatTheFormulaDoesNotTakeIsLeftOut) {
+  const AheadGraphs bits =
+      graphs_of("f(Tensor x) -> Tensor", "x << 1", {Type::kFloat32, Type::kInt32, Type::kUint8});
+  EXPECT_TRUE(bits.is_whole);
+  EXPECT_EQ(bits.graphs.size(), 2u);
+}
+
+TEST(Ahead, ShapesAreThoseOfContiguousRows) {
+  const Graph plain = graphs_of("f(Tensor x) -> Tensor", "x + 1").graphs.at(0);
+  const std::vector<DeviceShape> flat = ahead_shapes(plain);
+  ASSERT_EQ(flat.size(), 4u);  // of one row or more, of whole vectors or not
+  EXPECT_EQ(flat[0].dims + flat[1].dims + flat[2].dims + flat[3].dims, 2);
+  const Graph rows = formula::with_plain_reductions(
+      graphs_of("f(Tensor x) -> Tensor", "x - mean(x)").graphs.at(0));
+  std::set<std::pair<bool, int>> held;
+  for (const DeviceShape& shape : ahead_shapes(rows)) {
+    EXPECT_EQ(shape.dims, 1);
+    EXPECT_FALSE(shape.is_wide);
+    held.emplace(shape.is_block, shape.held);
+  }
+  EXPECT_EQ(held, (std::set<std::pair<bool, int>>{
+                      {false, 1}, {false, 2}, {true, 2}, {true, 4}, {true, 8}}));
+}
+
+// A launch of any such tensor finds its kernel, whatever the length of its rows.
+TEST(Ahead, NoLengthIsForgotten) {
+  const Graph graph = formula::with_plain_reductions(
+      graphs_of("f(Tensor x, Tensor y) -> Tensor", "x * y - sum(x)").graphs.at(0));
+  const std::vector<DeviceShape> known = ahead_shapes(graph);
+  for (int64_t columns = 4; columns <= 16384; columns += 4 + columns / 256 * 4) {
+    for (const int64_t warp_size : {32, 64}) {
+      const int64_t shape[] = {3, columns}, strides[] = {columns, 1};
+      const formula::Operand x = {nullptr, 2, shape, strides};
+      const formula::DeviceShape found =
+          plan_launch(graph, make_space(graph, {x, x}, {x}),
+                      {.multiprocessors = 108, .warp_size = warp_size}, true)
+              .shape;
+      EXPECT_NE(std::find(known.begin(), known.end(), found), known.end()) << columns;
+    }
+  }
+}
+
+TEST(Ahead, NamesFollowTheKernel) {
+  const auto name = [](const char* text, Type type, const DeviceShape& shape) {
+    return ahead_name("f", graphs_of("f(Tensor x, Tensor y) -> Tensor", text, {type}).graphs.at(0),
+                      shape);
+  };
+  const std::string one = name("x * y", Type::kFloat32, {});
+  EXPECT_EQ(one.substr(0, 19), "opdock::formula::f_");
+  EXPECT_EQ(one.size(), 19 + 16 + 3u);
+  EXPECT_EQ(name("x * y", Type::kFloat32, {}), one);
+  EXPECT_NE(name("x + y", Type::kFloat32, {}), one);
+  EXPECT_NE(name("x * y", Type::kFloat16, {}), one);
+  EXPECT_NE(name("x * y", Type::kFloat32, {.dims = 1}), one);
+}
+
+TEST(Ahead, WeightsOfRowsAreTheSameInAllRows) {
+  const AheadGraphs found = graphs_of("f(Tensor x, Tensor w) -> Tensor",
+                                      "x * rsqrt(sum(x * x)) * (1 + w)", {Type::kBfloat16});
+  ASSERT_EQ(found.graphs.size(), 2u);
+  EXPECT_EQ(found.graphs[0].inputs()[1].rank, 2);
+  EXPECT_EQ(found.graphs[1].inputs()[0].rank, 2);
+  EXPECT_EQ(found.graphs[1].inputs()[1].rank, 1);
+}
+
+TEST(Ahead, APluginHasALimit) {
+  AheadKernels kernels;
+  size_t ops = 0;
+  const AheadGraphs rows = graphs_of("f(Tensor x) -> Tensor", "x - mean(x)",
+                                     {Type::kFloat32, Type::kFloat16, Type::kFloat64});
+  size_t of_one_op = 0;
+  while (add_ahead_kernels("f" + std::to_string(ops), rows.graphs, &kernels)) {
+    if (++ops == 1) of_one_op = kernels.names.size();
+  }
+  EXPECT_EQ(kernels.names.size(), kMaxAheadKernels);
+  EXPECT_EQ(ops, kMaxAheadKernels / of_one_op);
+  EXPECT_EQ(std::set<std::string>(kernels.names.begin(), kernels.names.end()).size(),
+            kMaxAheadKernels);
+  for (const std::string& name : kernels.names) {
+    const std::string plain = name.substr(17, name.size() - 20);
+    EXPECT_NE(kernels.source.find("\n" + plain + "("), std::string::npos) << plain;
+  }
+}
+
+// Kernels that were built before are launched with the words that this library writes.
+TEST(Ahead, TheLayoutHasANumber) {
+  const std::string header =
+      opdock_test::contents(std::filesystem::path(OPDOCK_DEVICE_DIR) / "opdock/formula_space.cuh");
+  ASSERT_EQ(formula::kParameterLayout, 1);
+  EXPECT_EQ(to_hex(sha256(std::string_view(header))).substr(0, 16), "a014470ee90181d6")
+      << "If FormulaSpace has another layout, raise kParameterLayout; then write this digest here.";
+}
+
+}  // namespace
+}  // namespace opdock
