@@ -123,12 +123,12 @@ class ShapeRuleParser {
   }
 
   // Parses x or xs[i].
-  TensorRef parse_tensor() {
+  TensorRef parse_tensor(int depth = 1) {
     in_.peek();
     const size_t start = in_.position();
     const int32_t index = schema_.find(in_.word());
     if (index < 0 || !is_tensor(index)) in_.fail("a tensor parameter", start);
-    return in_.failed() ? TensorRef{} : TensorRef{index, parse_element(index, 1)};
+    return in_.failed() ? TensorRef{} : TensorRef{index, parse_element(index, depth)};
   }
   // Parses "[i]" after a list; returns -1 after anything else.
   int32_t parse_element(int32_t param, int depth) {
@@ -148,28 +148,63 @@ class ShapeRuleParser {
     }
   }
 
-  // Parses x.shape, x.shape[1:], x.shape[:-1], or an expression.
+  // Parses a run's "[from:to]", or nothing; returns false at anything else.
+  bool parse_slice(opdock_dim* dim) {
+    if (!in_.take("[")) return true;
+    if (in_.peek() != ':') dim->from = integer();
+    if (!in_.take(":")) return false;
+    if (in_.peek() != ']') dim->to = integer();
+    in_.expect("]");
+    return true;
+  }
+
+  // Parses x.shape, x.shape[1:], x.shape[:-1], broadcast(x, y), broadcast(x, y)[:-1], or an
+  // expression.
   opdock_dim parse_item() {
     in_.peek();
     const size_t start = in_.position();
     const size_t nodes = parts_->exprs.size();
-    const int32_t index = schema_.find(in_.word());
+    const std::string_view name = in_.word();
+    const int32_t index = schema_.find(name);
     if (index >= 0 && is_tensor(index)) {
       opdock_dim dim{-1, index, parse_element(index, 1), 0, 0, kEnd};
-      if (in_.take(".") && in_.take("shape")) {
-        if (!in_.take("[")) return dim;
-        if (in_.peek() != ':') dim.from = integer();
-        if (in_.take(":")) {
-          if (in_.peek() != ']') dim.to = integer();
-          in_.expect("]");
-          return dim;
-        }
-      }
+      if (in_.take(".") && in_.take("shape") && parse_slice(&dim)) return dim;
+    } else if (index < 0 && name == "broadcast") {
+      opdock_dim dim{parse_broadcast(1), -1, -1, 0, 0, kEnd};
+      const char next = in_.peek();
+      if ((next == '[' || next == ',' || next == ']') && parse_slice(&dim)) return dim;
     }
     if (in_.failed()) return {};
     in_.rewind(start);
     parts_->exprs.resize(nodes);
     return {parse_choice(0), -1, -1, 0, 0, 0};
+  }
+
+  // Parses "(x, chunk(y, 2), …)" behind "broadcast"; returns the node.
+  int32_t parse_broadcast(int depth) {
+    in_.expect("(");
+    int32_t node = -1;
+    do {
+      in_.peek();
+      const size_t start = in_.position();
+      const std::string_view name = in_.word();
+      const bool is_part = name == "chunk" && schema_.find(name) < 0 && in_.take("(");
+      if (!is_part) in_.rewind(start);
+      const TensorRef tensor = parse_tensor(depth);
+      int64_t parts = 1;
+      if (is_part) {
+        in_.expect(",");
+        in_.peek();
+        const size_t at = in_.position();
+        parts = integer();
+        if (parts < 1) in_.fail("how many parts: 1 or more", at);
+        in_.expect(")");
+      }
+      if (in_.failed()) return -1;
+      node = add({OPDOCK_EXPR_BROADCAST, tensor.param, parts, node, -1, -1, tensor.element});
+    } while (in_.take(","));
+    in_.expect(")");
+    return node;
   }
 
   int64_t integer() {
@@ -252,8 +287,11 @@ class ShapeRuleParser {
     const size_t start = in_.position();
     const std::string_view name = in_.word();
     if (name.empty()) {
-      in_.fail("a number, an int parameter, x.shape[i], x.ndim, len(xs), max(…), min(…) or '('",
-               start);
+      in_.fail(
+          "a number, an int parameter, x.shape[i], x.ndim, len(xs), max(…), min(…), broadcast(…) "
+          "or "
+          "'('",
+          start);
       return -1;
     }
     if (!loop_.empty() && name == loop_) return add(OPDOCK_EXPR_INDEX, -1);
@@ -262,6 +300,13 @@ class ShapeRuleParser {
   }
 
   int32_t parse_function(std::string_view name, size_t start, int depth) {
+    if (name == "broadcast") {
+      const int32_t shape = parse_broadcast(depth);
+      in_.expect("[");
+      const int32_t at = add({OPDOCK_EXPR_CONSTANT, -1, integer(), -1, -1, -1, -1});
+      in_.expect("]");
+      return add(OPDOCK_EXPR_SIZE_OF, shape, at);
+    }
     in_.expect("(");
     int32_t node = -1;
     if (name == "len") {
@@ -278,7 +323,7 @@ class ShapeRuleParser {
         node = add(kind, node, parse_sum(depth));
       } while (in_.take(","));
     } else {
-      in_.fail("len, max or min", start);
+      in_.fail("len, max, min or broadcast", start);
     }
     in_.expect(")");
     return node;

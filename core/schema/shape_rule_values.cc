@@ -44,7 +44,8 @@ class Evaluator {
     }
     for (uint32_t i = 0; i < chosen->num_dims; ++i) {
       const opdock_dim& dim = chosen->dims[i];
-      if (!(dim.expr < 0 ? append_run(dim, out) : append_value(dim.expr, out))) return false;
+      const bool is_run = dim.expr < 0 || node(dim.expr).kind == OPDOCK_EXPR_BROADCAST;
+      if (!(is_run ? append_run(dim, out) : append_value(dim.expr, out))) return false;
     }
     return set_dtype(*chosen, out) && check_size(*out);
   }
@@ -103,6 +104,7 @@ class Evaluator {
     return value(expr, &size) && append(out, size);
   }
   bool append_run(const opdock_dim& dim, opdock_output* out) {
+    if (dim.expr >= 0) return append_broadcast(dim, out);
     const opdock_tensor* x = tensor(dim.param, dim.element);
     if (x == nullptr) return false;
     const int64_t to = clamp(dim.to, x->ndim);
@@ -111,6 +113,51 @@ class Evaluator {
     }
     return true;
   }
+  bool append_broadcast(const opdock_dim& dim, opdock_output* out) {
+    opdock_output whole = {};
+    if (!broadcast(dim.expr, &whole)) return false;
+    const int64_t to = clamp(dim.to, whole.ndim);
+    for (int64_t i = clamp(dim.from, whole.ndim); i < to; ++i)
+      if (!append(out, whole.shape[i])) return false;
+    return true;
+  }
+
+  // Sets the shape of *out to that to which a list of tensors is broadcast, from the right.
+  bool broadcast(int32_t number, opdock_output* out) {
+    bool is_any = false;
+    for (; number >= 0; number = node(number).a) {
+      const opdock_expr& one = node(number);
+      const opdock_value* found = argument(one.param, one.element);
+      if (found == nullptr) return false;
+      if (found->tag != OPDOCK_TAG_TENSOR) continue;
+      is_any = true;
+      if (!join(*found->as.tensor, one, out)) return false;
+    }
+    return is_any || fail("the shape rule broadcasts tensors, and all of them are None");
+  }
+  bool join(const opdock_tensor& x, const opdock_expr& expr, opdock_output* out) {
+    if (x.ndim > OPDOCK_MAX_NDIM || (x.ndim == 0 && expr.integer > 1))
+      return fail("argument " + name(expr.param, -1) + " has " + std::to_string(x.ndim) +
+                  " dimensions, and the shape rule needs others");
+    if (x.ndim > out->ndim) {
+      const int32_t more = x.ndim - out->ndim;
+      std::copy_backward(out->shape, out->shape + out->ndim, out->shape + x.ndim);
+      std::fill_n(out->shape, more, 1);
+      out->ndim = x.ndim;
+    }
+    for (int32_t d = 0; d < x.ndim; ++d) {
+      const int64_t size = d + 1 == x.ndim ? x.shape[d] / expr.integer : x.shape[d];
+      int64_t& all = out->shape[out->ndim - x.ndim + d];
+      if (size == 1 || size == all) continue;
+      if (all != 1)
+        return fail("argument " + name(expr.param, -1) + " has the size " + std::to_string(size) +
+                    " where others have " + std::to_string(all) +
+                    ", and the shape rule broadcasts them");
+      all = size;
+    }
+    return true;
+  }
+
   static int64_t clamp(int64_t index, int64_t ndim) {
     if (index < 0) index += ndim;
     return std::clamp<int64_t>(index, 0, ndim);
@@ -155,6 +202,8 @@ class Evaluator {
       }
       case OPDOCK_EXPR_SIZE:
         return size(expr, out);
+      case OPDOCK_EXPR_SIZE_OF:
+        return size_of(expr, out);
       case OPDOCK_EXPR_CHOOSE: {
         bool first = false;
         return condition(expr.c, &first) && value(first ? expr.a : expr.b, out);
@@ -178,6 +227,17 @@ class Evaluator {
                   " dimensions, and the shape rule asks for its size " + std::to_string(wanted));
     }
     *out = x->shape[at];
+    return true;
+  }
+  bool size_of(const opdock_expr& expr, int64_t* out) {
+    opdock_output whole = {};
+    if (!broadcast(expr.a, &whole)) return false;
+    const int64_t wanted = node(expr.b).integer;
+    const int64_t at = wanted < 0 ? wanted + whole.ndim : wanted;
+    if (at < 0 || at >= whole.ndim)
+      return fail("the tensors that the shape rule broadcasts have " + std::to_string(whole.ndim) +
+                  " dimensions, and it asks for the size " + std::to_string(wanted));
+    *out = whole.shape[at];
     return true;
   }
   bool arithmetic(const opdock_expr& expr, int64_t* out) {

@@ -393,11 +393,15 @@ typedef struct opdock_expr {
 #define OPDOCK_EXPR_TRUE 14   /* a condition: the bool argument is True */
 #define OPDOCK_EXPR_GIVEN 15  /* a condition: the argument is not None */
 #define OPDOCK_EXPR_NOT 16    /* a condition: a is false */
+/* A shape: that to which the tensor `param`, with its last dimension divided by `integer`, and the
+ * shape `a` (-1: none) are broadcast. A tensor that is None does not count. */
+#define OPDOCK_EXPR_BROADCAST 17
+#define OPDOCK_EXPR_SIZE_OF 18 /* the size of the shape a's dimension b */
 
 typedef struct opdock_dim { /* a dimension of a shape, or a run of dimensions; frozen */
-  int32_t expr;             /* the node with its size; -1: it is a run */
-  int32_t param;            /* for a run: the parameter of the tensor */
-  int32_t element;          /* for a run: the node with the index in a list, or -1 */
+  int32_t expr;    /* the node with its size, or with the shape of a run; -1: a tensor's run */
+  int32_t param;   /* for a tensor's run: its parameter */
+  int32_t element; /* for a run: the node with the index in a list, or -1 */
   int32_t reserved;
   int64_t from, to; /* a run's dimensions [from, to); negative: from the end; INT64_MAX: the end */
 } opdock_dim;

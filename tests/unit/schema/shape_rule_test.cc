@@ -132,6 +132,13 @@ TEST_F(ShapeRules, GiveDtypeAndShape) {
       {"like x if g else like y", "float16 [7, 4]"},
       {"like x if not g else like y", "float32 [2, 3, 5]"},
       {"[x.shape[0]*x.shape[1], x.shape[2]]", "float32 [6, 5]"},
+      {"[broadcast(x)]", "float32 [2, 3, 5]"},
+      {"[broadcast(y, ts[1], z)], dtype like y", "float16 [7, 4]"},
+      {"[broadcast(chunk(y, 4), chunk(y, 2))]", "float32 [7, 2]"},
+      {"[broadcast(x, chunk(x, 5))[:-1], 2 * broadcast(chunk(y, 2))[-1], n]",
+       "float32 [2, 3, 4, 6]"},
+      {"[ broadcast ( x , ts[0] ) [ 1 : ] ]", "float32 [3, 5]"},
+      {"[broadcast(x)[0] + broadcast(x)[-1]]", "float32 [7]"},
   };
   for (const auto& row : rows) EXPECT_EQ(result(row.rule), row.result) << row.rule;
 }
@@ -205,6 +212,13 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
       {"[n / 2]", "'/' at position 3", "an operator"},
       {"[(n]", "']' at position 3", "')'"},
       {"[1.5]", "'1' at position 1", "an integer"},
+      {"broadcast(x)", "'broadcast' at position 0", "\"like\""},
+      {"[broadcast]", "']' at position 10", "'('"},
+      {"[broadcast()]", "')' at position 11", "a tensor parameter"},
+      {"[broadcast(n)]", "'n' at position 11", "a tensor parameter"},
+      {"[broadcast(x, chunk(y))]", "')' at position 21", "','"},
+      {"[broadcast(chunk(y, 0))]", "'0' at position 20", "how many parts"},
+      {"[broadcast(x) + 1]", "'+' at position 14", "'['"},
       {"[99999999999999999999]", "position 1", "an integer"},
   };
   for (const auto& row : rows) {
@@ -226,6 +240,9 @@ TEST_F(ShapeRules, SayWhyTheyCannotBeEvaluated) {
       {"[n], dtype like z", "argument 'z' is None"},
       {"[x.shape[3]]", "argument 'x' has 3 dimensions"},
       {"[x.shape[-4]]", "argument 'x' has 3 dimensions"},
+      {"[broadcast(x, y)]", "argument 'x' has the size 5 where others have 4"},
+      {"[broadcast(z)]", "all of them are None"},
+      {"[broadcast(y)[2]]", "have 2 dimensions, and it asks for the size 2"},
       {"[n // (n - 6)]", "divides by zero"},
       {"[n - 7]", "negative size -1"},
       {"[9223372036854775807 + n]", "overflows"},
