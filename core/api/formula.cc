@@ -23,7 +23,23 @@ opdock_status opdock_make_function(opdock_runtime* runtime, const char* schema, 
   *out = nullptr;
   return opdock::guarded(buffer, [&] {
     opdock::check_settings(*runtime);
-    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, "", out);
+    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, "", false,
+                                    out);
+  });
+}
+
+opdock_status opdock_make_evaluator(opdock_runtime* runtime, const char* schema,
+                                    const char* formula, opdock_function** out, char* error,
+                                    uint32_t error_size) {
+  const opdock::ErrorBuffer buffer{error, error_size};
+  if (runtime == nullptr || formula == nullptr || out == nullptr) {
+    return opdock::missing(buffer, "a runtime, a formula and room for the function");
+  }
+  *out = nullptr;
+  return opdock::guarded(buffer, [&] {
+    opdock::check_settings(*runtime);
+    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, "", true,
+                                    out);
   });
 }
 
@@ -37,7 +53,8 @@ opdock_status opdock_make_gradient(opdock_runtime* runtime, const char* schema, 
   *out = nullptr;
   return opdock::guarded(buffer, [&] {
     opdock::check_settings(*runtime);
-    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, params, out);
+    return opdock::formula_function(runtime, schema == nullptr ? "" : schema, formula, params,
+                                    false, out);
   });
 }
 

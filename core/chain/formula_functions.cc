@@ -62,9 +62,10 @@ struct FormulaFunction {
   opdock_function function;
 };
 
-// The functions of one runtime, by schema, formula and the parameters of which it has gradients.
+// The functions of one runtime, by schema, formula, the parameters of which it has gradients, and
+// whether they are evaluated.
 struct FormulaTable {
-  using Key = std::tuple<std::string, std::string, std::string>;
+  using Key = std::tuple<std::string, std::string, std::string, bool>;
   Mutex mutex;  // guards what follows
   std::map<Key, std::unique_ptr<FormulaFunction>> functions;
 };
@@ -145,9 +146,9 @@ std::unique_ptr<FusedOp> make_gradient_op(std::string schema_text, const std::st
 
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
                         const std::string& formula, const std::string& gradients_of,
-                        opdock_function** out) {
+                        bool is_evaluated, opdock_function** out) {
   FormulaTable& table = formula_table(runtime);
-  FormulaTable::Key key(schema, formula, gradients_of);
+  FormulaTable::Key key(schema, formula, gradients_of, is_evaluated);
   {
     const std::lock_guard lock(table.mutex);
     const auto known = table.functions.find(key);
@@ -163,6 +164,7 @@ Status formula_function(opdock_runtime* runtime, const std::string& schema,
   } catch (const formula::Error& problem) {
     return {OPDOCK_INVALID_ARGUMENT, std::string("formula: ") + problem.what()};
   }
+  op->is_evaluated = is_evaluated;
   Declared declared;
   declared.flags = op->op.flags;
   declared.device_arg = op->op.device_arg;
@@ -189,6 +191,7 @@ Status formula_op(const opdock_op* op, const char* formula, const opdock_op** ou
   } catch (const formula::Error& problem) {
     return {OPDOCK_INCOMPATIBLE, std::string(op->schema) + ": formula: " + problem.what()};
   }
+  own->own_plan = op->plan;
   own->op.flags = op->flags;
   own->op.doc = op->doc;
   own->op.device_arg = op->device_arg;

@@ -16,9 +16,10 @@ namespace opdock {
 //
 // gradients_of: empty, or the names of tensor parameters, separated by commas: then the function
 // computes their gradients, from those of the results and from the formula's own arguments.
+// is_evaluated: evaluate() computes the results, in float64.
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
                         const std::string& formula, const std::string& gradients_of,
-                        opdock_function** out);
+                        bool is_evaluated, opdock_function** out);
 
 // Sets *out to an op that computes `formula`, which is a plugin's `op` in everything else. It is
 // made once for each op, and lives until the process ends. Any thread.

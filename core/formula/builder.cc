@@ -52,6 +52,8 @@ std::string Builder::describe(ExprId id) const {
       return "a string";
     case Kind::kType:
       return "a type";
+    case Kind::kParts:
+      return "the parts of a tensor";
     case Kind::kNothing:
       break;
   }
@@ -70,6 +72,9 @@ void Builder::need_value(ExprId id) const {
       break;
     case Kind::kType:
       text += "; a type can be compared, x.dtype == float16, and given to x.to(float16)";
+      break;
+    case Kind::kParts:
+      text += "; give the parts names first: first, second = chunk(x, 2)";
       break;
     default:
       break;
@@ -157,6 +162,8 @@ ExprId Builder::conditional(const Token& word, ExprId a, ExprId choice, ExprId b
       if (program_[id].kind != Kind::kChoice && program_[id].kind != Kind::kFlag) return false;
     return true;
   };
+  for (const ExprId id : {a, b})
+    if (program_[id].kind == Kind::kParts) need_value(id);
   Kind kind = program_[a].kind;
   if (kind == program_[b].kind) {
     if (kind == Kind::kOptional) kind = Kind::kValue;
@@ -203,10 +210,25 @@ ExprId Builder::call(const Token& name, const Function* function, std::array<Exp
     }
     need_value(id);
   }
+  if (builtin == Builtin::kChunk) check_chunk(args);
   const ExprId id = add(Form::kCall, Kind::kValue, name, args);
   program_.exprs.back().function = function;
   program_.exprs.back().is_method = is_method;
   return id;
+}
+
+void Builder::check_chunk(const std::array<ExprId, 3>& args) const {
+  const Expr& parts = program_[args[1]];
+  if (parts.form != Form::kInteger || parts.integer < 2 || parts.integer > kMaxParts)
+    refuse(parts.place, "found " + quoted(parts.text) + " parts, wanted a number from 2 to " +
+                            std::to_string(kMaxParts));
+  if (args[2] == kNoExpr) return;
+  const Expr& dim = program_[args[2]];
+  const bool is_last = dim.form == Form::kUnary && dim.op == Op::kNegative &&
+                       program_[dim.args[0]].form == Form::kInteger &&
+                       program_[dim.args[0]].integer == 1;
+  if (!is_last)
+    refuse(dim.place, "found another dimension, wanted -1: formulas take parts of the last one");
 }
 
 ExprId Builder::dtype(const Token& name, ExprId a) {

@@ -36,6 +36,7 @@ class Builder {
  private:
   ExprId add(Form form, Kind kind, const Token& at, std::array<ExprId, 3> args,
              Op op = Op::kConstant);
+  void check_chunk(const std::array<ExprId, 3>& args) const;
   bool is_value(ExprId id) const;
   bool is_choice(ExprId id) const;
   std::string describe(ExprId id) const;

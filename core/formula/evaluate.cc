@@ -75,6 +75,42 @@ size_t source(const Shape& from, const Shape& to, size_t place) {
   return result;
 }
 
+// Returns the columns [begin, begin + columns) of an array.
+Array columns_of(const Array& from, size_t begin, size_t columns) {
+  Shape shape = from.shape;
+  const auto all = static_cast<size_t>(shape.back());
+  shape.back() = static_cast<int64_t>(columns);
+  Array array = make_array(from.type, std::move(shape));
+  for (size_t i = 0; i < array.real.size() + array.integer.size(); ++i)
+    set(&array, i, get(from, i / columns * all + begin + i % columns));
+  return array;
+}
+
+// Returns the parts of one tensor as a whole.
+Array joined(const std::vector<Array>& parts) {
+  Array whole = parts[0];
+  const auto columns = static_cast<size_t>(whole.shape.back());
+  whole.shape.back() *= static_cast<int64_t>(parts.size());
+  whole = make_array(whole.type, whole.shape);
+  for (size_t i = 0; i < whole.real.size() + whole.integer.size(); ++i) {
+    const size_t row = i / columns / parts.size(), part = i / columns % parts.size();
+    set(&whole, i, get(parts[part], row * columns + i % columns));
+  }
+  return whole;
+}
+
+// Returns an array of that shape in which each group of elements has the group's number.
+Array grouped(const Array& numbers, const Shape& shape, const std::string& name) {
+  const int64_t groups = count(numbers.shape), all = count(shape);
+  if (groups == 0 ? all != 0 : all % groups != 0)
+    throw Error(name + ": found " + std::to_string(groups) + " numbers, wanted one for each of " +
+                "equal groups of the " + std::to_string(all) + " elements of the other tensors");
+  Array array = make_array(numbers.type, shape);
+  for (int64_t i = 0; i < all; ++i)
+    set(&array, static_cast<size_t>(i), get(numbers, static_cast<size_t>(i / (all / groups))));
+  return array;
+}
+
 Value reduce_floats(Op op, const double* row, size_t columns) {
   double sum = 0, product = 1;
   double largest = -std::numeric_limits<double>::infinity(), least = -largest;
@@ -146,6 +182,9 @@ class Evaluator {
             const std::vector<double>& scalars)
       : graph_(graph), inputs_(inputs), scalars_(scalars) {
     check();
+    for (size_t i = 0; i < inputs_.size(); ++i)
+      if (graph_.inputs()[i].is_grouped)
+        inputs_[i] = grouped(inputs_[i], space_, graph_.inputs()[i].name);
     if (!space_.empty()) rows_ = Shape(space_.begin(), space_.end() - 1);
     if (!space_.empty()) columns_ = space_.back();
   }
@@ -153,9 +192,13 @@ class Evaluator {
   std::vector<Array> run() {
     for (const Node& node : graph_.nodes()) values_.push_back(value_of(node));
     std::vector<Array> results;
-    for (const Id id : graph_.results()) {
+    std::vector<Array> parts;
+    for (size_t k = 0; k < graph_.results().size(); ++k) {
+      const Id id = graph_.results()[k];
       const Array& value = values_[static_cast<size_t>(id)];
-      const bool has_columns = (graph_[id].extent & kPerColumn) != 0;
+      const Part part = graph_.result_parts()[k];
+      // A part has all columns, also where they are the same.
+      const bool has_columns = (graph_[id].extent & kPerColumn) != 0 || part.parts > 1;
       // Arrays of values that are the same in the whole row have one column here, or no dimensions.
       Shape shape = space_;
       if (!has_columns && !shape.empty()) shape.back() = 1;
@@ -163,7 +206,10 @@ class Evaluator {
       for (size_t i = 0; i < result.real.size() + result.integer.size(); ++i)
         set(&result, i, get(value, source(value.shape, shape, i)));
       if (!has_columns && !shape.empty()) result.shape.pop_back();
-      results.push_back(std::move(result));
+      parts.push_back(std::move(result));
+      if (part.part + 1 < part.parts) continue;
+      results.push_back(part.parts == 1 ? std::move(parts[0]) : joined(parts));
+      parts.clear();
     }
     return results;
   }
@@ -179,7 +225,7 @@ class Evaluator {
     if (scalars_.size() != graph_.scalars().size())
       refuse(std::to_string(scalars_.size()) + " numbers", std::to_string(graph_.scalars().size()));
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const Array& array = inputs_[i];
+      Array& array = inputs_[i];
       const std::string what = known[i].name + ": ";
       if (array.type != known[i].type)
         refuse(what + std::string(name_of(array.type)), std::string(name_of(known[i].type)));
@@ -192,8 +238,20 @@ class Evaluator {
                "at most " + std::to_string(known[i].rank) + " dimensions");
       if (known[i].is_per_row && (array.shape.empty() || array.shape.back() != 1))
         refuse(what + "the shape " + text_of(array.shape), "a last dimension of size 1");
+      if (known[i].is_grouped) continue;
+      if (known[i].part.parts > 1) array = part_of(array, known[i]);
       space_ = broadcast(space_, array.shape, known[i].name + " and the tensors before it");
     }
+  }
+
+  static Array part_of(const Array& whole, const Input& input) {
+    const Part part = input.part;
+    if (whole.shape.empty() || whole.shape.back() % part.parts != 0)
+      throw Error(input.name + ": found the shape " + text_of(whole.shape) +
+                  ", wanted a last dimension that has " + std::to_string(part.parts) +
+                  " equal parts");
+    const auto columns = static_cast<size_t>(whole.shape.back() / part.parts);
+    return columns_of(whole, part.part * columns, columns);
   }
 
   const Array& arg(const Node& node, size_t i) const {
@@ -299,7 +357,7 @@ class Evaluator {
   }
 
   const Graph& graph_;
-  const std::vector<Array>& inputs_;
+  std::vector<Array> inputs_;
   const std::vector<double>& scalars_;
   Shape space_, rows_;
   int64_t columns_ = 1;

@@ -26,9 +26,9 @@ class SyntaxError : public Error {
 };
 
 struct Parameter {
-  // A bool and a string are choices: they are known when a kernel is chosen. Floats and ints are
-  // numbers that the kernel is passed.
-  enum class Kind : uint8_t { kTensor, kFloat, kInt, kBool, kString };
+  // A bool, a string and a type are choices: they are known when a kernel is chosen. Floats and
+  // ints are numbers that the kernel is passed.
+  enum class Kind : uint8_t { kTensor, kFloat, kInt, kBool, kString, kType };
   std::string name;
   Kind kind = Kind::kTensor;
   bool is_optional = false;  // may be None; whether it is there is a choice
@@ -37,7 +37,7 @@ struct Parameter {
 // Properties of an argument for which a graph is made; there is one for each parameter.
 struct Argument {
   bool is_present = true;
-  Type type = Type::kFloat32;  // of a tensor
+  Type type = Type::kFloat32;  // of a tensor, or the argument itself
   int rank = 2;                // of a tensor
   bool flag = false;           // of a bool
   std::string text;            // of a string
@@ -54,7 +54,7 @@ class Formula {
   explicit Formula(std::string_view text);
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  // Returns how many results the formula returns.
+  // Returns how many results the formula returns; cat(a, b) is one.
   size_t num_results() const;
   // Returns the formula in its own layout: one statement a line, spaces around operators, no
   // needless parentheses, comments dropped. Parsing it gives the same formula.
@@ -64,9 +64,10 @@ class Formula {
   std::vector<std::string> strings() const;
 
   // Lowers the formula to a graph, simplified, whose inputs are the tensors that are present and
-  // whose scalars are the floats and ints that are present, in the order of the parameters. Throws
-  // SyntaxError, with the place in the text, where Graph throws Error, and for a use of a tensor
-  // that is not there.
+  // whose scalars are the floats and ints that are present, in the order of the parameters. A
+  // tensor that the formula takes in parts is one input for each part, behind that of the whole
+  // tensor, if the formula uses it as well. Throws SyntaxError, with the place in the text, where
+  // Graph throws Error, and for a use of a tensor that is not there.
   Graph graph(const std::vector<Argument>& arguments, bool exact = false) const;
 
   // Lowers the formula into a graph, with its parameters standing for the nodes of these names.

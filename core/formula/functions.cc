@@ -43,6 +43,9 @@ std::map<std::string_view, Function> all_functions() {
   add(Builtin::kRow, "row", 0, 0, "");
   add(Builtin::kColumn, "column", 0, 0, "");
   add(Builtin::kColumns, "columns", 0, 0, "");
+  add(Builtin::kChunk, "chunk", 2, 3, "x, parts", {"", "", "dim"});
+  add(Builtin::kCat, "cat", 2, 2, "a, b, …");
+  add(Builtin::kGrouped, "grouped", 1, 1, "x");
   add(Builtin::kTo, "to", 2, 2, "x, type");
   add(Builtin::kTo, "half", 1, 1, "x", {}, Type::kFloat16);
   add(Builtin::kTo, "bfloat16", 1, 1, "x", {}, Type::kBfloat16);

@@ -27,6 +27,9 @@ enum class Builtin : uint8_t {
   kColumn,
   kColumns,
   kTo,
+  kChunk,
+  kCat,
+  kGrouped,
 };
 
 struct Function {

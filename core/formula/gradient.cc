@@ -74,8 +74,10 @@ class Differentiator {
     for (const size_t input : wanted_) {
       const Type type = from_.inputs()[input].type;
       if (!is_float(type)) continue;
-      const Id id = gradients_[input];
-      out_.add_result(id != kNone ? id : out_.constant(type, Level::kTensor, Value{}));
+      Id id = gradients_[input];
+      if (id == kNone) id = out_.constant(type, Level::kTensor, Value{});
+      const Part part = from_.inputs()[input].part;
+      out_.add_result(part.parts > 1 ? with_columns(id) : id, part);
       gradient.inputs.push_back(input);
     }
     gradient.graph = out_.simplified();
@@ -85,6 +87,12 @@ class Differentiator {
  private:
   static bool has_columns(const Graph& graph, Id id) {
     return (graph[id].extent & kPerColumn) != 0;
+  }
+  // Returns the number as one of each column, which the parts of a result have to be.
+  Id with_columns(Id id) {
+    if (has_columns(out_, id) || !out_.has_reductions()) return id;  // result_shape()
+    const Id is_there = out_.apply(Op::kGreaterEqual, out_.column(), out_.constant(int64_t{0}));
+    return out_.apply(Op::kWhere, is_there, id, id);
   }
   bool is_active(Id id) const { return is_active_[static_cast<size_t>(id)]; }
   Id forward(Id id) const { return place_[static_cast<size_t>(id)]; }
@@ -101,16 +109,20 @@ class Differentiator {
     std::vector<Id> inputs, scalars;
     int rank = 0;
     for (const Input& input : from_.inputs()) {
-      inputs.push_back(out_.input(input.name, input.type, input.rank, input.is_per_row));
+      inputs.push_back(out_.input(input));
       rank = std::max(rank, input.rank);
     }
     for (const Scalar& scalar : from_.scalars())
       scalars.push_back(out_.scalar(scalar.name, scalar.type));
     const std::vector<Id>& results = from_.results();
+    size_t output = 0;
     for (size_t i = 0; i < results.size(); ++i) {
+      const Part part = from_.result_parts()[i];
+      if (i > 0 && part.part == 0) ++output;
       // Without reductions, results have all columns (result_shape()).
       const bool is_per_row = rank > 0 && from_.has_reductions() && !has_columns(from_, results[i]);
-      of_results_.push_back(out_.input(free_name(i), from_[results[i]].type, rank, is_per_row));
+      of_results_.push_back(
+          out_.input({free_name(output), from_[results[i]].type, rank, is_per_row, part, false}));
     }
     for (const Node& node : from_.nodes()) {
       const auto arg = [&](size_t i) {
@@ -151,7 +163,7 @@ class Differentiator {
   }
 
   std::string free_name(size_t i) const {
-    std::string name = from_.results().size() == 1 ? "grad" : "grad_" + std::to_string(i);
+    std::string name = from_.num_outputs() == 1 ? "grad" : "grad_" + std::to_string(i);
     const auto is_taken = [&] {
       return std::any_of(from_.inputs().begin(), from_.inputs().end(),
                          [&](const Input& input) { return input.name == name; });
@@ -169,6 +181,11 @@ class Differentiator {
         throw Error("found input " + std::to_string(input) +
                     " to differentiate for, wanted one of " + std::to_string(is_wanted.size()) +
                     ", counted from 0");
+      const Input& what = from_.inputs()[input];
+      if (what.is_grouped)
+        throw Error("\"" + what.name +
+                    "\": found the gradient of grouped numbers wanted, which are sums over the "
+                    "groups; wanted the gradients of the other tensors");
       is_wanted[input] = true;
     }
     for (const Node& node : from_.nodes()) {

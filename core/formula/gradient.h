@@ -12,13 +12,14 @@ namespace opdock::formula {
 // The gradients of a graph's inputs, as a graph of their own.
 struct Gradient {
   // Its inputs are those of the graph, in their order and under their names, and after them one for
-  // each result: the gradient of that result, of the result's type. Its name is "grad", or
-  // "grad_0", "grad_1", …, with "grad_" before it if an input has that name. It has the shape to
-  // which all inputs are broadcast, with 1 as the last dimension if the result has no columns, as
-  // result_shape() (space.h) says. Its scalars are those of the graph. Its results are the
-  // gradients, of the inputs' types.
+  // each result: the gradient of that result, of the result's type, or the part of it. Its name is
+  // "grad", or "grad_0", "grad_1", …, with "grad_" before it if an input has that name. It has the
+  // shape to which all inputs are broadcast, with 1 as the last dimension if the result has no
+  // columns, as result_shape() (space.h) says. Its scalars are those of the graph. Its results are
+  // the gradients, of the inputs' types.
   Graph graph;
-  // For each result of `graph` the number of the input whose gradient it is.
+  // For each result of `graph` the number of the input whose gradient it is. Inputs that are parts
+  // of a tensor have gradients that are the parts of its gradient, if all of them are wanted.
   //
   // The caller sums the result over the dimensions in which the input was broadcast. A result that
   // is the same in the whole row has no last dimension, as in any graph: it is the gradient of each
@@ -37,8 +38,8 @@ struct Gradient {
 // appear (so that infinity times 0 is no NaN). Values of the forward pass are computed again from
 // the inputs.
 //
-// Throws Error if an input of that number does not exist, and if the gradients exceed the limits of
-// a graph.
+// Throws Error if an input of that number does not exist or is grouped, and if the gradients exceed
+// the limits of a graph.
 Gradient differentiate(const Graph& graph, const std::vector<size_t>& wanted);
 
 }  // namespace opdock::formula

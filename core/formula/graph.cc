@@ -39,6 +39,12 @@ std::string text_of(const Node& node) {
   return text;
 }
 
+// Returns "" for a whole tensor.
+std::string text_of(const Part& part) {
+  if (part.parts == 1) return "";
+  return "@" + std::to_string(part.part) + "/" + std::to_string(part.parts);
+}
+
 // Returns whether every number of `from` is a number of `to`.
 bool holds(Type to, Type from) {
   if (to == from) return true;
@@ -100,15 +106,21 @@ Id Graph::leaf(Op op, Type type, Level level, uint8_t extent, size_t index) {
 }
 
 Id Graph::input(std::string name, Type type, int rank, bool is_per_row) {
+  return input({std::move(name), type, rank, is_per_row, {}, false});
+}
+
+Id Graph::input(Input input) {
   if (inputs_.size() >= kMaxInputs)
     throw Error("found more than " + std::to_string(kMaxInputs) +
                 " tensors, wanted at most that many; split the formula in two");
-  const uint8_t all = rank == 0 ? kOnce : rank == 1 ? kPerColumn : kFull;
-  const auto extent = static_cast<uint8_t>(is_per_row ? all & kPerRow : all);
-  const Id id =
-      leaf(Op::kInput, type, rank == 0 ? Level::kZeroDim : Level::kTensor, extent, inputs_.size());
-  this->name(id, name);
-  inputs_.push_back({std::move(name), type, rank, is_per_row});
+  const bool has_rows = input.rank > 1 || input.is_grouped;
+  const uint8_t all = has_rows ? kFull : input.rank == 1 ? kPerColumn : kOnce;
+  const auto extent = static_cast<uint8_t>(input.is_per_row ? all & kPerRow : all);
+  const Id id = leaf(Op::kInput, input.type, input.rank == 0 ? Level::kZeroDim : Level::kTensor,
+                     extent, inputs_.size());
+  // A part is named by the formula's statement.
+  if (input.part.parts == 1) name(id, input.name);
+  inputs_.push_back(std::move(input));
   return id;
 }
 
@@ -338,12 +350,18 @@ void Graph::name(Id id, std::string_view name) {
   names_.emplace(id, std::string(name));
 }
 
-void Graph::add_result(Id id) {
+void Graph::add_result(Id id, Part part) {
   if (results_.size() >= kMaxResults)
     throw Error("found more than " + std::to_string(kMaxResults) +
                 " results, wanted at most that "
                 "many");
   results_.push_back(id);
+  result_parts_.push_back(part);
+}
+
+size_t Graph::num_outputs() const {
+  return static_cast<size_t>(std::count_if(result_parts_.begin(), result_parts_.end(),
+                                           [](const Part& one) { return one.part == 0; }));
 }
 
 bool Graph::rounds(Id id) const {
@@ -371,7 +389,8 @@ Graph Graph::simplified() const {
   const std::vector<Rank> rank = ranks(*this);
   // Depth first from the results, without recursion: a formula may be deep.
   std::vector<Id> stack;
-  for (const Id result : results_) {
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const Id result = results_[i];
     stack.push_back(result);
     while (!stack.empty()) {
       const Id id = stack.back();
@@ -397,7 +416,7 @@ Graph Graph::simplified() const {
       const auto known = names_.find(id);
       if (known != names_.end()) out.name(now, known->second);
     }
-    out.add_result(place[static_cast<size_t>(result)]);
+    out.add_result(place[static_cast<size_t>(result)], result_parts_[i]);
   }
   return out;
 }
@@ -407,10 +426,11 @@ std::string Graph::key() const {
   std::string text = exact_ ? "exact" : "wide";
   for (const Input& input : inputs_)
     text += ";" + std::string(name_of(input.type)) + "/" + std::to_string(std::min(input.rank, 2)) +
-            (input.is_per_row ? "r" : "");
+            (input.is_per_row ? "r" : "") + (input.is_grouped ? "g" : "") + text_of(input.part);
   for (const Scalar& scalar : scalars_) text += ";" + std::string(name_of(scalar.type));
   for (const Node& node : plain.nodes_) text += ";" + text_of(node);
-  for (const Id id : plain.results_) text += ";" + std::to_string(id);
+  for (size_t i = 0; i < plain.results_.size(); ++i)
+    text += ";" + std::to_string(plain.results_[i]) + text_of(result_parts_[i]);
   return text;
 }
 

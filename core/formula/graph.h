@@ -108,8 +108,14 @@ struct Node {
   Value value;         // kConstant
 };
 
+// Which of several equal parts along the last dimension: part 0 of 1 is the whole tensor.
+struct Part {
+  uint32_t part = 0;
+  uint32_t parts = 1;
+};
+
 struct Input {
-  std::string name;
+  std::string name;  // of the tensor: several inputs may be parts of one
   Type type = Type::kFloat32;
   // Number of dimensions. A tensor without dimensions is one number; one with a single dimension is
   // the same in each row.
@@ -117,6 +123,11 @@ struct Input {
   // Whether the last dimension has the size 1, so that the tensor is the same in the whole row: the
   // gradient of a result that is.
   bool is_per_row = false;
+  // The part of the tensor that it is. The caller passes the part's memory.
+  Part part;
+  // Whether the tensor has one element for each of G groups of equally many elements of the shape
+  // to which the other tensors are broadcast, counted in row-major order.
+  bool is_grouped = false;
 
   // Returns whether a row may have more than one number of it.
   bool has_columns() const { return rank > 0 && !is_per_row; }
@@ -133,6 +144,7 @@ class Graph {
   explicit Graph(bool exact = false) : exact_(exact) {}
 
   Id input(std::string name, Type type, int rank, bool is_per_row = false);
+  Id input(Input input);
   Id scalar(std::string name, Type type);
   Id constant(double value);   // a number, as Python's float
   Id constant(int64_t value);  // a number, as Python's int
@@ -153,7 +165,8 @@ class Graph {
   Id copy(const Node& node, const std::array<Id, 3>& args);
   // Gives the node a name, for the text and for generated code, if it has none.
   void name(Id id, std::string_view name);
-  void add_result(Id id);
+  // part: results that follow each other may be the parts of one tensor.
+  void add_result(Id id, Part part = {});
 
   bool exact() const { return exact_; }
   // Returns whether the node rounds to its type, if that is float16 or bfloat16. In an exact graph
@@ -166,6 +179,10 @@ class Graph {
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Scalar>& scalars() const { return scalars_; }
   const std::vector<Id>& results() const { return results_; }
+  // The part of a tensor that each result is.
+  const std::vector<Part>& result_parts() const { return result_parts_; }
+  // Returns how many tensors the results are.
+  size_t num_outputs() const;
   const std::map<Id, std::string>& names() const { return names_; }
   // Whether a row is computed as a whole: for a reduction, or because a result is the same in the
   // whole row, as an input is.
@@ -191,6 +208,7 @@ class Graph {
   std::vector<Input> inputs_;
   std::vector<Scalar> scalars_;
   std::vector<Id> results_;
+  std::vector<Part> result_parts_;
   std::map<Id, std::string> names_;
   std::map<std::string, Id> known_;  // by the text of the node
 };

@@ -19,10 +19,13 @@ struct Lowered {
 
 class Lowering {
  public:
-  Lowering(const Program& program, Graph* graph, std::vector<Lowered> parameters)
+  // views: the nodes of each of the program's; empty where the tensor is not there.
+  Lowering(const Program& program, Graph* graph, std::vector<Lowered> parameters,
+           std::vector<std::vector<Id>> views)
       : program_(program),
         graph_(*graph),
         parameters_(std::move(parameters)),
+        views_(std::move(views)),
         lowered_(program.exprs.size()) {}
   std::vector<Id> results();
 
@@ -37,7 +40,9 @@ class Lowering {
   Id variance(const Expr& expr);
   Id clamp(const Expr& expr);
   Id gelu(const Expr& expr);
+  Lowered view(size_t number, size_t part) const;
   Id value(ExprId id);
+  Type type(ExprId id) const;
   bool choice(ExprId id) const;
 
   const Lowered& at(ExprId id) const { return lowered_[static_cast<size_t>(id)]; }
@@ -49,6 +54,7 @@ class Lowering {
   const Program& program_;
   Graph& graph_;
   std::vector<Lowered> parameters_;
+  std::vector<std::vector<Id>> views_;
   std::vector<Lowered> lowered_;  // of the expressions
   size_t step_ = 0;
 };
@@ -176,10 +182,31 @@ Id Lowering::call(const Expr& expr) {
     case Builtin::kColumns:
       return graph_.columns();
     case Builtin::kTo:
-      return graph_.cast(value(expr.args[0]),
-                         function.type ? *function.type : at(expr.args[1]).type);
+      return graph_.cast(value(expr.args[0]), function.type ? *function.type : type(expr.args[1]));
+    case Builtin::kChunk:
+    case Builtin::kCat:
+    case Builtin::kGrouped:
+      break;
   }
   return kNone;
+}
+
+Type Lowering::type(ExprId id) const {
+  const Expr& expr = program_[id];
+  if (!at(id).is_present)
+    refuse(expr, "found a use of " + quoted(expr.text) +
+                     ", which is None in this call, wanted it only where it is there: \"" +
+                     std::string(expr.text) + " if " + std::string(expr.text) + " else …\"");
+  return at(id).type;
+}
+
+// The number `part` of a view of a tensor.
+Lowered Lowering::view(size_t number, size_t part) const {
+  Lowered out;
+  const std::vector<Id>& nodes = views_[number];
+  out.is_present = !nodes.empty();
+  if (out.is_present) out.id = nodes[part];
+  return out;
 }
 
 Lowered Lowering::lower(const Expr& expr) {
@@ -230,11 +257,17 @@ Lowered Lowering::lower(const Expr& expr) {
     case Form::kConditional:
       return conditional(expr);
     case Form::kCall:
+      if (expr.function->builtin == Builtin::kGrouped) return view(expr.view, 0);
       out.id = call(expr);
       break;
     case Form::kDtype:
-      out.type = graph_[value(expr.args[0])].type;
+      // A tensor that is seen in parts only has no node.
+      out.type = at(expr.args[0]).id == kNone && at(expr.args[0]).is_present
+                     ? at(expr.args[0]).type
+                     : graph_[value(expr.args[0])].type;
       break;
+    case Form::kPart:
+      return view(program_[expr.args[0]].view, static_cast<size_t>(expr.integer));
   }
   return out;
 }
@@ -261,7 +294,9 @@ void Lowering::run(size_t end) {
 std::vector<Id> Lowering::results() {
   for (const Statement& one : program_.statements) {
     run(one.end);
-    if (program_[one.value].kind == Kind::kValue) graph_.name(at(one.value).id, one.name);
+    const Expr& value = program_[one.value];
+    const bool is_part = value.form == Form::kPart && at(one.value).is_present;
+    if (is_part || value.kind == Kind::kValue) graph_.name(at(one.value).id, one.name);
   }
   run(program_.steps.size());
   std::vector<Id> ids;
@@ -276,6 +311,60 @@ size_t place_of(const Program& program, size_t parameter) {
   return 0;
 }
 
+// Adds the inputs of the views of a parameter.
+void add_views(const Program& program, size_t parameter, const Input& whole, Graph* graph,
+               std::vector<std::vector<Id>>* views) {
+  for (size_t i = 0; i < program.views.size(); ++i) {
+    const View& view = program.views[i];
+    if (view.parameter != parameter) continue;
+    if (!view.is_grouped && whole.rank == 0)
+      throw Error("found " + quoted(whole.name) + " without dimensions, wanted a tensor with " +
+                  std::to_string(view.parts) + " parts along its last dimension");
+    for (uint32_t part = 0; part < view.parts; ++part) {
+      Input input = whole;
+      input.part = {part, view.parts};
+      input.is_grouped = view.is_grouped;
+      (*views)[i].push_back(graph->input(std::move(input)));
+    }
+  }
+}
+
+// Returns the first place of a call of the function.
+size_t place_of(const Program& program, Builtin builtin) {
+  for (const Expr& expr : program.exprs)
+    if (expr.form == Form::kCall && expr.function->builtin == builtin) return expr.place;
+  return 0;
+}
+
+// Refuses parts of a result without columns; and next to groups, whose elements are the columns of
+// the space, all that has columns of its own.
+void check_views(const Program& program, const Graph& graph) {
+  const std::vector<Id>& results = graph.results();
+  for (size_t i = 0; i < results.size(); ++i)
+    if (graph.result_parts()[i].parts > 1 && graph.has_reductions() &&
+        (graph[results[i]].extent & kPerColumn) == 0)
+      fail(program.source, program[program.results[i]].place,
+           "found a part of cat that is the same in the whole row, wanted one that has a number "
+           "for each column");
+  const std::vector<Input>& inputs = graph.inputs();
+  const auto is_grouped = [](const Input& input) { return input.is_grouped; };
+  if (std::none_of(inputs.begin(), inputs.end(), is_grouped)) return;
+  const size_t place = place_of(program, Builtin::kGrouped);
+  if (std::all_of(inputs.begin(), inputs.end(), is_grouped))
+    fail(program.source, place,
+         "found no other tensor than grouped ones, wanted one whose elements the groups have");
+  const auto has_parts = [](const auto& one) { return one.parts > 1; };
+  bool has_rows = std::any_of(graph.result_parts().begin(), graph.result_parts().end(), has_parts);
+  for (const Input& input : inputs) has_rows = has_rows || has_parts(input.part);
+  for (const Node& node : graph.nodes())
+    has_rows = has_rows || node.op == Op::kRow || node.op == Op::kColumn ||
+               node.op == Op::kColumns || (!is_leaf(node.op) && is_reduction(node.op));
+  if (has_rows)
+    fail(program.source, place,
+         "found grouped beside a reduction, chunk, cat, row, column or columns, wanted it without "
+         "these, because groups cross rows; use a formula of its own");
+}
+
 }  // namespace
 
 Graph Formula::graph(const std::vector<Argument>& arguments, bool exact) const {
@@ -284,6 +373,7 @@ Graph Formula::graph(const std::vector<Argument>& arguments, bool exact) const {
                 std::to_string(parameters_.size()) + ", one for each parameter");
   Graph graph(exact);
   std::vector<Lowered> lowered(parameters_.size());
+  std::vector<std::vector<Id>> views(program_->views.size());
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Argument& argument = arguments[i];
     const Parameter& parameter = parameters_[i];
@@ -292,9 +382,14 @@ Graph Formula::graph(const std::vector<Argument>& arguments, bool exact) const {
     if (!argument.is_present) continue;
     out.flag = argument.flag;
     out.text = argument.text;
+    out.type = argument.type;
     try {
-      if (parameter.kind == Parameter::Kind::kTensor)
-        out.id = graph.input(parameter.name, argument.type, argument.rank);
+      if (parameter.kind == Parameter::Kind::kTensor) {
+        if (program_->is_whole[i])
+          out.id = graph.input(parameter.name, argument.type, argument.rank);
+        add_views(*program_, i, {parameter.name, argument.type, argument.rank, false, {}, false},
+                  &graph, &views);
+      }
       if (parameter.kind == Parameter::Kind::kFloat)
         out.id = graph.scalar(parameter.name, Type::kFloat64);
       if (parameter.kind == Parameter::Kind::kInt)
@@ -303,9 +398,13 @@ Graph Formula::graph(const std::vector<Argument>& arguments, bool exact) const {
       fail(program_->source, place_of(*program_, i), error.what());
     }
   }
-  for (const Id id : Lowering(*program_, &graph, std::move(lowered)).results())
-    graph.add_result(id);
-  return graph.simplified();
+  const std::vector<Id> results =
+      Lowering(*program_, &graph, std::move(lowered), std::move(views)).results();
+  for (size_t i = 0; i < results.size(); ++i)
+    graph.add_result(results[i], program_->result_parts[i]);
+  graph = graph.simplified();
+  check_views(*program_, graph);
+  return graph;
 }
 
 std::vector<Id> Formula::expand(Graph* graph, const std::map<std::string_view, Id>& nodes) const {
@@ -318,7 +417,7 @@ std::vector<Id> Formula::expand(Graph* graph, const std::map<std::string_view, I
            "found the parameter " + quoted(parameters_[i].name) + ", wanted one that has a node");
     lowered[i].id = node->second;
   }
-  return Lowering(*program_, graph, std::move(lowered)).results();
+  return Lowering(*program_, graph, std::move(lowered), {}).results();
 }
 
 }  // namespace opdock::formula

@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, double> kNamedNumbers[] = {
     {"pi", 3.141592653589793},
 };
 constexpr size_t kMaxArguments = 3;
+constexpr std::string_view kUnused = "_";  // of a part that nothing uses
 
 bool is_word(std::string_view name) {
   return std::find(std::begin(kWords), std::end(kWords), name) != std::end(kWords);
@@ -52,6 +53,11 @@ class Parser {
   [[noreturn]] void refuse(const Token& token, const std::string& wanted) const;
   void check_parameters() const;
   void statement();
+  size_t names_to_assign() const;
+  void unpack(size_t count);
+  void cat();
+  void view(ExprId call);
+  void find_whole();
   void returned();
   void assign(const Token& name, ExprId value);
   void check_name(const Token& name) const;
@@ -149,6 +155,7 @@ void Parser::parse() {
     take();
   }
   check_use();
+  find_whole();
 }
 
 // Checks in addition that a statement follows, unless this one returns the results.
@@ -165,12 +172,21 @@ void Parser::statement() {
     check_name(first);
     take();
     take();
-    assign(first, expression());
+    const ExprId value = expression();
+    if (builder_[value].kind == Kind::kParts)
+      refuse(first, "as many names as there are parts: first, second = chunk(x, 2)");
+    assign(first, value);
     if (next().kind == Token::Kind::kEnd)
       refuse(next(), "a last line with the results: \"return " + std::string(first.text) + "\"");
     return;
   }
-  // a, b = …: looked for first, because the names may not be known.
+  if (const size_t count = names_to_assign()) {
+    unpack(count);
+    if (next().kind == Token::Kind::kEnd)
+      refuse(next(), "a last line with the results: \"return …\"");
+    return;
+  }
+  // 1, b = …: looked for first, because the names may not be known.
   for (size_t i = at_; after().is(",") && i < tokens_.size(); ++i) {
     if (tokens_[i].kind == Token::Kind::kBreak || tokens_[i].is("(")) break;
     if (tokens_[i].is("=")) refuse(tokens_[i], "one name before \"=\"");
@@ -183,15 +199,87 @@ void Parser::statement() {
                     "\"return …\" in the last line");
 }
 
+// Returns how many names stand before "=", separated by commas; 0 for one name, or if there is no
+// such statement.
+size_t Parser::names_to_assign() const {
+  const auto is_name = [&](size_t i) {
+    return i < tokens_.size() && tokens_[i].kind == Token::Kind::kName;
+  };
+  size_t count = 1, at = at_;
+  if (!is_name(at)) return 0;
+  for (++at; tokens_[at].is(",") && is_name(at + 1); at += 2) ++count;
+  return count > 1 && tokens_[at].is("=") ? count : 0;
+}
+
+// first, second = chunk(x, 2)
+void Parser::unpack(size_t count) {
+  std::vector<Token> names;
+  for (size_t i = 0; i < count; ++i) {
+    names.push_back(take());
+    check_name(names.back());
+    for (size_t j = 0; j < i; ++j)
+      if (names[j].text == names[i].text && names[i].text != kUnused)
+        refuse(names[i], "another name, because this one stands there twice");
+    take();
+  }
+  const Token first = next();
+  const ExprId chunk = expression();
+  if (builder_[chunk].kind != Kind::kParts)
+    refuse(first, "one name before \"=\", or chunk(x, " + std::to_string(count) + ") behind it");
+  const View view = program_.views[builder_[chunk].view];
+  if (view.parts != count)
+    builder_.refuse(names[0].place, "found " + std::to_string(count) + " names, wanted " +
+                                        std::to_string(view.parts) +
+                                        ", one for each part; a part that is not used is called _");
+  for (size_t i = 0; i < count; ++i) {
+    Expr part;
+    part.form = Form::kPart;
+    part.is_optional = parameters_[view.parameter].is_optional;
+    part.kind = part.is_optional ? Kind::kOptional : Kind::kValue;
+    part.place = names[i].place;
+    part.text = names[i].text;
+    part.args[0] = chunk;
+    part.integer = static_cast<int64_t>(i);
+    assign(names[i], builder_.add(part));
+  }
+}
+
 void Parser::returned() {
   do {
-    const ExprId value = expression();
-    builder_.need_value(value);
-    program_.results.push_back(value);
+    if (next().is_word("cat") && after().is("(")) {
+      cat();
+    } else {
+      const ExprId value = expression();
+      builder_.need_value(value);
+      program_.results.push_back(value);
+      program_.result_parts.push_back({});
+    }
     if (program_.results.size() > kMaxResults)
       builder_.refuse(next().place, "found more than " + std::to_string(kMaxResults) +
                                         " results, wanted at most that many");
   } while (accept(","));
+}
+
+// cat(a, b): a result of several parts.
+void Parser::cat() {
+  const Token name = take();
+  const size_t begin = program_.results.size();
+  take();
+  do {
+    const ExprId value = expression();
+    builder_.need_value(value);
+    program_.results.push_back(value);
+  } while (accept(","));
+  if (!accept(")")) refuse(next(), "\",\" or \")\" in the call of cat");
+  const size_t parts = program_.results.size() - begin;
+  if (parts < 2 || parts > static_cast<size_t>(kMaxParts))
+    builder_.refuse(name.place, "found cat of " + std::to_string(parts) + " parts, wanted 2 to " +
+                                    std::to_string(kMaxParts));
+  for (size_t i = 0; i < parts; ++i)
+    program_.result_parts.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(parts)});
+  const Token& behind = next();
+  if (!behind.is(",") && behind.kind != Token::Kind::kBreak && behind.kind != Token::Kind::kEnd)
+    refuse(behind, "\",\" or the end of the formula: cat(…) is a whole result");
 }
 
 void Parser::check_name(const Token& name) const {
@@ -203,7 +291,7 @@ void Parser::assign(const Token& name, ExprId value) {
   const auto known = variables_.find(name.text);
   if (known != variables_.end()) {
     const Statement& before = program_.statements[known->second];
-    if (!before.is_used)
+    if (!before.is_used && name.text != kUnused)
       builder_.refuse(before.place, "found a value of " + quoted(name.text) +
                                         " that nothing uses before the next one, wanted a use; "
                                         "remove this statement");
@@ -219,7 +307,7 @@ void Parser::assign(const Token& name, ExprId value) {
 
 void Parser::check_use() const {
   for (const Statement& one : program_.statements)
-    if (!one.is_used)
+    if (!one.is_used && one.name != kUnused)
       builder_.refuse(one.place, "found the variable " + quoted(one.name) +
                                      " that nothing uses, wanted a use; remove this statement");
   for (size_t i = 0; i < parameters_.size(); ++i)
@@ -409,6 +497,7 @@ ExprId Parser::name(const Token& token) {
     expr.is_optional = parameter.is_optional;
     expr.kind = parameter.kind == Parameter::Kind::kBool     ? Kind::kChoice
                 : parameter.kind == Parameter::Kind::kString ? Kind::kString
+                : parameter.kind == Parameter::Kind::kType   ? Kind::kType
                 : parameter.is_optional                      ? Kind::kOptional
                                                              : Kind::kValue;
     return builder_.add(expr);
@@ -501,7 +590,62 @@ ExprId Parser::call(const Token& name, ExprId receiver) {
                                     (given == 1 ? " argument" : " arguments") + ", wanted " +
                                     function->usage);
   }
-  return builder_.call(name, function, args, receiver != kNoExpr);
+  if (function->builtin == Builtin::kCat)
+    builder_.refuse(name.place,
+                    "found cat within an expression, wanted it behind \"return\", as a whole "
+                    "result: return cat(a, b)");
+  const ExprId made = builder_.call(name, function, args, receiver != kNoExpr);
+  if (function->builtin == Builtin::kChunk || function->builtin == Builtin::kGrouped) view(made);
+  return made;
+}
+
+// Notes how the call of chunk() or grouped() sees its tensor.
+void Parser::view(ExprId call) {
+  Expr& expr = program_.exprs[static_cast<size_t>(call)];
+  const Expr& of = builder_[expr.args[0]];
+  if (of.form != Form::kParameter || parameters_[of.parameter].kind != Parameter::Kind::kTensor)
+    builder_.refuse(of.place, "found " + quoted(of.text) + " in the call of " +
+                                  std::string(expr.function->name) +
+                                  ", wanted a parameter that is a tensor");
+  View made;
+  made.parameter = of.parameter;
+  made.is_grouped = expr.function->builtin == Builtin::kGrouped;
+  if (!made.is_grouped) made.parts = static_cast<uint32_t>(builder_[expr.args[1]].integer);
+  const auto is_same = [&](const View& one) {
+    return one.parameter == made.parameter && one.parts == made.parts &&
+           one.is_grouped == made.is_grouped;
+  };
+  const auto known = std::find_if(program_.views.begin(), program_.views.end(), is_same);
+  expr.view = static_cast<size_t>(known - program_.views.begin());
+  if (known == program_.views.end()) program_.views.push_back(made);
+  expr.kind = Kind::kParts;
+  if (made.is_grouped) {
+    expr.is_optional = of.is_optional;
+    expr.kind = of.kind;
+  }
+}
+
+void Parser::find_whole() {
+  std::vector<bool> is_read(program_.exprs.size(), true);  // its elements, as those of a whole
+  const auto skip = [&](const Expr& expr, size_t i) {
+    if (expr.args[i] != kNoExpr) is_read[static_cast<size_t>(expr.args[i])] = false;
+  };
+  for (const Expr& expr : program_.exprs) {
+    const bool is_view = expr.form == Form::kCall && (expr.function->builtin == Builtin::kChunk ||
+                                                      expr.function->builtin == Builtin::kGrouped);
+    if (is_view || expr.form == Form::kDtype || expr.form == Form::kNot ||
+        expr.form == Form::kAnd || expr.form == Form::kOr || expr.form == Form::kSame)
+      skip(expr, 0);
+    if (expr.form == Form::kConditional || expr.form == Form::kAnd || expr.form == Form::kOr ||
+        expr.form == Form::kSame)
+      skip(expr, 1);
+  }
+  program_.is_whole.assign(parameters_.size(), true);
+  for (const View& view : program_.views) program_.is_whole[view.parameter] = false;
+  for (size_t i = 0; i < is_read.size(); ++i) {
+    const Expr& expr = program_.exprs[i];
+    if (is_read[i] && expr.form == Form::kParameter) program_.is_whole[expr.parameter] = true;
+  }
 }
 
 // Returns the number of the argument with that keyword.
@@ -527,7 +671,9 @@ Formula::Formula(std::string_view text, std::vector<Parameter> parameters)
 Formula::Formula(std::string_view text) : program_(parse(text, &parameters_, true)) {}
 
 size_t Formula::num_results() const {
-  return program_->results.size();
+  const std::vector<Part>& parts = program_->result_parts;
+  return static_cast<size_t>(
+      std::count_if(parts.begin(), parts.end(), [](const Part& one) { return one.part == 0; }));
 }
 
 std::vector<std::string> Formula::strings() const {

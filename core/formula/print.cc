@@ -60,6 +60,8 @@ class Printer {
  private:
   std::string text(const Expr& expr);
   std::string call(const Expr& expr);
+  std::string statements() const;
+  std::string results() const;
   // Moves the text of an operand out, in parentheses if it binds less than `least`.
   std::string operand(ExprId id, Binding least);
 
@@ -149,12 +151,37 @@ std::string Printer::print() {
     if (parentheses_ == Parentheses::kAll && binding < Binding::kNumber)
       texts_[i] = "(" + std::move(texts_[i]) + ")";
   }
+  return statements() + (program_.statements.empty() ? "" : "return ") + results();
+}
+
+std::string Printer::statements() const {
   std::string out;
-  for (const Statement& one : program_.statements)
-    out += std::string(one.name) + " = " + texts_[static_cast<size_t>(one.value)] + "\n";
-  if (!program_.statements.empty()) out += "return ";
-  for (size_t i = 0; i < program_.results.size(); ++i)
-    out += (i == 0 ? "" : ", ") + texts_[static_cast<size_t>(program_.results[i])];
+  ExprId chunk = kNoExpr;  // of the statement that is being written
+  for (const Statement& one : program_.statements) {
+    const Expr& value = program_[one.value];
+    const bool is_part = value.form == Form::kPart;
+    if (is_part && value.args[0] == chunk) {
+      out += ", ";
+    } else if (chunk != kNoExpr) {
+      out += " = " + texts_[static_cast<size_t>(chunk)] + "\n";
+    }
+    chunk = is_part ? value.args[0] : kNoExpr;
+    out += one.name;
+    if (!is_part) out += " = " + texts_[static_cast<size_t>(one.value)] + "\n";
+  }
+  if (chunk != kNoExpr) out += " = " + texts_[static_cast<size_t>(chunk)] + "\n";
+  return out;
+}
+
+std::string Printer::results() const {
+  std::string out;
+  for (size_t i = 0; i < program_.results.size(); ++i) {
+    const Part& part = program_.result_parts[i];
+    out += i == 0 ? "" : ", ";
+    if (part.parts > 1 && part.part == 0) out += "cat(";
+    out += texts_[static_cast<size_t>(program_.results[i])];
+    if (part.parts > 1 && part.part + 1 == part.parts) out += ")";
+  }
   return out;
 }
 

@@ -28,6 +28,7 @@ enum class Kind : uint8_t {
   kFlag,      // True or False, which may be a kValue or a kChoice
   kString,
   kType,
+  kParts,    // what chunk() returns
   kNothing,  // None
 };
 
@@ -51,6 +52,7 @@ enum class Form : uint8_t {
   kConditional,  // value, choice, other value, as in the text
   kCall,         // `function`
   kDtype,
+  kPart,  // part number `integer` of the chunk() args[0]
 };
 
 using ExprId = int32_t;  // an expression's position in Program::exprs
@@ -69,6 +71,7 @@ struct Expr {
   size_t parameter = 0;
   ExprId definition = kNoExpr;
   const Function* function = nullptr;
+  size_t view = 0;  // of chunk() and grouped(): the position in Program::views
   int64_t integer = 0;
   double real = 0;
 };
@@ -87,12 +90,24 @@ struct Statement {  // name = expression
   bool is_used = false;
 };
 
+// How a formula sees a tensor: in equal parts, or as one number for each group of elements.
+struct View {
+  size_t parameter = 0;
+  uint32_t parts = 1;  // of a chunk()
+  bool is_grouped = false;
+};
+inline constexpr int64_t kMaxParts = 16;  // of one chunk()
+
 struct Program {
   std::string source;
   std::vector<Expr> exprs;  // those that an expression uses come before it
   std::vector<Step> steps;
   std::vector<Statement> statements;  // all but the last, which is `results`
   std::vector<ExprId> results;
+  std::vector<Part> result_parts;  // of cat(a, b)
+  std::vector<View> views;         // each once
+  // Whether a parameter is used other than by its views, its dtype and whether it is there.
+  std::vector<bool> is_whole;
 
   const Expr& operator[](ExprId id) const { return exprs[static_cast<size_t>(id)]; }
 };

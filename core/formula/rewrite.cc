@@ -25,8 +25,7 @@ Id logsumexp(Graph* graph, Id a) {
 Graph with_plain_reductions(const Graph& graph) {
   Graph out(graph.exact());
   std::vector<Id> place;
-  for (const Input& input : graph.inputs())
-    out.input(input.name, input.type, input.rank, input.is_per_row);
+  for (const Input& input : graph.inputs()) out.input(input);
   for (const Scalar& scalar : graph.scalars()) out.scalar(scalar.name, scalar.type);
   for (const Node& node : graph.nodes()) {
     const auto at = [&](int i) {
@@ -52,7 +51,8 @@ Graph with_plain_reductions(const Graph& graph) {
     if (name != graph.names().end()) out.name(now, name->second);
     place.push_back(now);
   }
-  for (const Id id : graph.results()) out.add_result(place[static_cast<size_t>(id)]);
+  for (size_t i = 0; i < graph.results().size(); ++i)
+    out.add_result(place[static_cast<size_t>(graph.results()[i])], graph.result_parts()[i]);
   return out.simplified();
 }
 

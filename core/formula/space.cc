@@ -72,12 +72,105 @@ void check_reductions(const Graph& graph, const std::vector<Operand>& inputs, in
   }
 }
 
+int64_t product(const int64_t* shape, size_t rank) {
+  int64_t count = 1;
+  for (size_t d = 0; d < rank; ++d) count *= shape[d];
+  return count;
+}
+
+bool is_contiguous(const Operand& x) {
+  int64_t step = 1;
+  for (int d = x.rank - 1; d >= 0; --d) {
+    if (x.shape[d] != 1 && x.strides[d] != step) return false;
+    step *= x.shape[d];
+  }
+  return true;
+}
+
+// Checks that each grouped input has a number for each of equal groups of a contiguous tensor's
+// elements.
+void check_groups(const Graph& graph, const std::vector<Operand>& inputs,
+                  const std::vector<int64_t>& shape) {
+  const int64_t all = product(shape.data(), shape.size());
+  const Input* first = nullptr;
+  int64_t groups = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    if (!input.is_grouped) continue;
+    const int64_t own = product(inputs[i].shape, static_cast<size_t>(inputs[i].rank));
+    const std::string found = "\"" + input.name + "\": found " + std::to_string(own) + " numbers";
+    if (all != 0 && (own == 0 || all % own != 0))
+      throw Error(found + ", wanted one for each of equal groups of the " + std::to_string(all) +
+                  " elements of the other tensors; pass a divisor of these");
+    if (first != nullptr && own != groups)
+      throw Error(found + ", wanted " + std::to_string(groups) + ", as \"" + first->name +
+                  "\" has");
+    if (!is_contiguous(inputs[i]))
+      throw Error("\"" + input.name + "\": found gaps between the numbers of groups, wanted a " +
+                  "contiguous tensor");
+    first = &input;
+    groups = own;
+  }
+  if (first == nullptr) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Operand& x = inputs[i];
+    if (graph.inputs()[i].is_grouped || x.rank == 0) continue;
+    const bool is_whole = std::equal(x.shape, x.shape + x.rank, shape.begin(), shape.end());
+    if (!is_whole || !is_contiguous(x))
+      throw Error("\"" + graph.inputs()[i].name + "\": found the shape " +
+                  to_text(x.shape, x.rank) + (is_whole ? " with gaps" : "") + ", wanted " +
+                  to_text(shape.data(), static_cast<int>(shape.size())) +
+                  ", contiguous, because the groups of \"" + first->name +
+                  "\" are counted in row-major order");
+  }
+}
+
+bool has_groups(const Graph& graph) {
+  return std::any_of(graph.inputs().begin(), graph.inputs().end(),
+                     [](const Input& input) { return input.is_grouped; });
+}
+
+// The space of contiguous tensors and grouped ones.
+Space make_grouped_space(const Graph& graph, const std::vector<Operand>& inputs,
+                         const std::vector<Operand>& results, int64_t elements) {
+  Space space;
+  space.inputs.resize(inputs.size());
+  space.results.resize(results.size());
+  space.rows = elements == 0 ? 0 : 1;
+  space.columns = elements == 0 ? 0 : 1;
+  if (elements == 0) return space;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (graph.inputs()[i].is_grouped)
+      space.rows = product(inputs[i].shape, static_cast<size_t>(inputs[i].rank));
+  space.columns = elements / space.rows;
+  // Groups of one element are a row of elements.
+  const bool is_flat = space.columns == 1;
+  if (is_flat) std::swap(space.rows, space.columns);
+  space.ndim = is_flat ? 0 : 1;
+  space.size[0] = space.rows;
+  const Steps whole = {{is_flat ? 0 : space.columns}, 1};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (graph.inputs()[i].is_grouped)
+      space.inputs[i] = is_flat ? whole : Steps{{1}, 0};
+    else if (inputs[i].rank > 0)
+      space.inputs[i] = whole;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!is_contiguous(results[i]))
+      throw Error("result " + std::to_string(i) + ": found gaps between its elements, wanted a " +
+                  "contiguous tensor, because the groups are counted in row-major order");
+    space.results[i] = whole;
+  }
+  return space;
+}
+
 }  // namespace
 
 std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Operand>& inputs) {
   std::vector<int64_t> shape;
   std::vector<size_t> from;  // for each dimension, the input that it is from
   for (size_t i = 0; i < inputs.size(); ++i) {
+    if (graph.inputs()[i].is_grouped) continue;
     const Operand& input = inputs[i];
     const auto rank = static_cast<size_t>(input.rank);
     const std::string name = "\"" + graph.inputs()[i].name + "\"";
@@ -102,6 +195,7 @@ std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Opera
       from[at] = i;
     }
   }
+  check_groups(graph, inputs, shape);
   return shape;
 }
 
@@ -116,6 +210,8 @@ Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& results) {
   const std::vector<int64_t> shape = broadcast_shape(graph, inputs);
   const auto rank = static_cast<int>(shape.size());
+  if (has_groups(graph))
+    return make_grouped_space(graph, inputs, results, product(shape.data(), shape.size()));
   const bool keeps_rows = graph.has_reductions() || has_numbers_of_places(graph);
   if (graph.has_reductions()) check_reductions(graph, inputs, rank > 0 ? shape.back() : 1);
   std::vector<Dim> dims;

@@ -37,8 +37,9 @@ struct Space {
   int64_t elements() const { return rows * columns; }
 };
 
-// Returns the shape to which the inputs are broadcast, from the right. Throws Error, which names
-// the inputs, if they cannot be.
+// Returns the shape to which the inputs are broadcast, from the right; grouped inputs do not count.
+// Throws Error, which names the inputs, if they cannot be broadcast, or not divided into the
+// groups.
 std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Operand>& inputs);
 
 // Returns the shape of result `i`, for that shape of the space: without the last dimension if the
@@ -48,7 +49,9 @@ std::vector<int64_t> result_shape(const Graph& graph, size_t i, const std::vecto
 // Returns the space of a call. results: tensors of the result_shape() of their results. If the
 // graph has no reductions and uses no row() and column(), columns merge with rows where each tensor
 // allows it, and dimensions are ordered so that the columns are those along which the first result
-// has the smallest stride. Throws Error if a reduction's operand has fewer columns than the space.
+// has the smallest stride. If it has grouped inputs, rows are groups, and columns their elements.
+// Throws Error if a reduction's operand has fewer columns than the space, and if a tensor beside
+// groups is not contiguous.
 Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& results);
 

@@ -12,6 +12,7 @@
 #include "call/parallel.h"
 #include "formula/device_launch.h"
 #include "formula/gradient.h"
+#include "fused/evaluate_call.h"
 #include "fused/recent_calls.h"
 #include "manifest/formula_parameters.h"
 #include "opdock/types.hpp"
@@ -22,8 +23,16 @@ namespace {
 
 using formula::Graph;
 using formula::Operand;
+using formula::Operands;
 using formula::Parameter;
 using formula::Type;
+
+[[noreturn]] void refuse_dtype(const Parameter& param, opdock_dtype found) {
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              "argument '" + param.name + "': found " + to_text(found) +
+                  ", wanted bool, uint8, int8 to int64, float16, bfloat16, float32 or float64; "
+                  "convert it first");
+}
 
 std::optional<Type> type_of(opdock_dtype dtype) {
   return dtype.lanes == 1 ? formula::find_type(to_text(dtype)) : std::nullopt;
@@ -42,11 +51,7 @@ formula::Argument argument_of(const Parameter& param, const opdock_value& value)
     case Parameter::Kind::kTensor: {
       const opdock_tensor& x = *value.as.tensor;
       const std::optional<Type> type = type_of(x.dtype);
-      if (!type)
-        throw Error(OPDOCK_INVALID_ARGUMENT,
-                    "argument '" + param.name + "': found " + to_text(x.dtype) +
-                        ", wanted bool, uint8, int8 to int64, float16, bfloat16, float32 or "
-                        "float64; convert it first");
+      if (!type) refuse_dtype(param, x.dtype);
       argument.type = *type;
       argument.rank = x.ndim;
       break;
@@ -57,6 +62,12 @@ formula::Argument argument_of(const Parameter& param, const opdock_value& value)
     case Parameter::Kind::kString:
       argument.text.assign(value.as.str->data, value.as.str->size);
       break;
+    case Parameter::Kind::kType: {
+      const std::optional<Type> type = type_of(value.as.dtype);
+      if (!type) refuse_dtype(param, value.as.dtype);
+      argument.type = *type;
+      break;
+    }
     case Parameter::Kind::kFloat:
     case Parameter::Kind::kInt:
       break;
@@ -77,17 +88,25 @@ Operand operand_of(const opdock_tensor& x) {
   return {static_cast<char*>(x.data) + x.byte_offset, x.ndim, x.shape, x.strides};
 }
 
-std::vector<Operand> operands_of(const FusedInstance& instance, const opdock_value* args) {
-  std::vector<Operand> operands;
-  operands.reserve(instance.tensors.size());
-  for (const uint32_t param : instance.tensors)
-    operands.push_back(operand_of(*args[param].as.tensor));
+Operands operands_of(const FusedInstance& instance, const opdock_value* args) {
+  Operands operands(instance.tensors.size());
+  for (size_t i = 0; i < instance.tensors.size(); ++i) {
+    const formula::Input& input = instance.graph.inputs()[i];
+    operands.add(operand_of(*args[instance.tensors[i]].as.tensor), input.part,
+                 formula::size_of(input.type), input.name);
+  }
   return operands;
 }
 
 FusedOp& op_of(const opdock_call* call) {
   const auto* in = static_cast<const Invocation*>(call->host_data);
   return *reinterpret_cast<FusedOp*>(const_cast<opdock_op*>(in->target->op));
+}
+
+// Returns what plan_fused() has chosen.
+FusedInstance& instance_of(const opdock_call* call) {
+  return *reinterpret_cast<FusedInstance*>(
+      static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
 }
 
 // Reductions that have no value for a row without columns.
@@ -126,16 +145,43 @@ void check_written(const FusedOp& op, int param, const opdock_tensor& x, Type ty
                   " of shape " + shape_text(shape) + ", because the result is written into it");
 }
 
+// Checks that a further part of a result has the dtype of the first one.
+void check_part(const Graph& graph, size_t result, Type type) {
+  const Type first = graph[graph.results()[result - graph.result_parts()[result].part]].type;
+  if (type == first) return;
+  throw formula::Error("cat: found parts of " + std::string(formula::name_of(first)) + " and " +
+                       std::string(formula::name_of(type)) +
+                       ", wanted one dtype; convert one of them: x.to(y.dtype)");
+}
+
+// Makes the shape of a part that of the whole result.
+void widen(const Graph& graph, size_t result, std::vector<int64_t>* shape) {
+  if (shape->empty())
+    throw formula::Error("cat: found parts without dimensions, wanted tensors with columns");
+  if (__builtin_mul_overflow(shape->back(), int64_t{graph.result_parts()[result].parts},
+                             &shape->back()))
+    throw formula::Error("cat: found parts of the shape " + shape_text(*shape) +
+                         ", wanted fewer columns");
+}
+
 void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_value* args,
              opdock_plan* plan) {
   const Graph& graph = instance.graph;
-  const std::vector<int64_t> shape = formula::broadcast_shape(graph, operands_of(instance, args));
+  const std::vector<int64_t> shape =
+      formula::broadcast_shape(graph, operands_of(instance, args).list());
   check_columns(graph, shape);
-  uint32_t output = 0;
+  uint32_t output = 0, result = 0;
   for (size_t i = 0; i < graph.results().size(); ++i) {
-    const std::vector<int64_t> own = formula::result_shape(graph, i, shape);
-    const Type type = graph[graph.results()[i]].type;
-    const int param = op.schema.returns[i].param;
+    const formula::Part part = graph.result_parts()[i];
+    Type type = graph[graph.results()[i]].type;
+    if (part.part != 0) {
+      check_part(graph, i, type);
+      continue;
+    }
+    if (op.is_evaluated && formula::is_float(type)) type = Type::kFloat64;
+    std::vector<int64_t> own = formula::result_shape(graph, i, shape);
+    if (part.parts > 1) widen(graph, i, &own);
+    const int param = op.schema.returns[result++].param;
     if (param >= 0) {
       check_written(op, param, *args[param].as.tensor, type, own);
       continue;
@@ -194,6 +240,30 @@ void check_reads(const Graph& graph, const std::vector<Operand>& inputs,
   }
 }
 
+// Refuses a result in the memory of a tensor that is read in other parts than those in which the
+// result is written: elements would be overwritten before they are read.
+void check_parts(const FusedInstance& instance, const opdock_value* args,
+                 const opdock_value* results) {
+  const Graph& graph = instance.graph;
+  uint32_t result = 0;
+  for (const formula::Part& part : graph.result_parts()) {
+    if (part.part != 0) continue;
+    const opdock_tensor& out = *results[result++].as.tensor;
+    for (size_t i = 0; i < graph.inputs().size(); ++i) {
+      const formula::Input& input = graph.inputs()[i];
+      const opdock_tensor& x = *args[instance.tensors[i]].as.tensor;
+      const bool is_shared = operand_of(x).data == operand_of(out).data;
+      if (input.part.parts == part.parts || !is_shared) continue;
+      const auto how = [](const formula::Part& one) {
+        return one.parts == 1 ? "as a whole" : "in " + std::to_string(one.parts) + " parts";
+      };
+      throw formula::Error("\"" + input.name + "\": found a result that is written over it " +
+                           how(part) + ", but the formula reads it " + how(input.part) +
+                           "; pass a copy");
+    }
+  }
+}
+
 struct CpuWork {
   const FusedInstance& instance;
   const formula::Space& space;
@@ -218,12 +288,16 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
 
 // The addresses and numbers of a call.
 struct CallData {
-  CallData(const FusedInstance& instance, const opdock_value* args, const opdock_value* of_results,
-           uint32_t num_results) {
+  CallData(const FusedInstance& instance, const opdock_value* args,
+           const opdock_value* of_results) {
+    const Graph& graph = instance.graph;
     for (size_t i = 0; i < instance.tensors.size(); ++i)
       inputs[i] = operand_of(*args[instance.tensors[i]].as.tensor).data;
-    for (uint32_t i = 0; i < num_results; ++i)
-      results[i] = operand_of(*of_results[i].as.tensor).data;
+    const opdock_value* result = of_results;
+    for (size_t i = 0; i < graph.results().size(); ++i) {
+      if (i > 0 && graph.result_parts()[i].part == 0) ++result;
+      results[i] = operand_of(*result->as.tensor).data;
+    }
     for (size_t i = 0; i < instance.numbers.size(); ++i) {
       const opdock_value& value = args[instance.numbers[i]];
       scalars[i] = value.tag == OPDOCK_TAG_FLOAT
@@ -232,11 +306,19 @@ struct CallData {
     }
   }
   // Whether a result begins where an input does.
-  bool shares(const FusedInstance& instance, uint32_t num_results) const {
+  bool shares(const FusedInstance& instance) const {
     const auto end = inputs.begin() + static_cast<ptrdiff_t>(instance.tensors.size());
-    for (uint32_t i = 0; i < num_results; ++i)
+    for (size_t i = 0; i < instance.graph.results().size(); ++i)
       if (std::find(inputs.begin(), end, results[i]) != end) return true;
     return false;
+  }
+  // Moves from the tensors to the parts that the graph reads and writes. offsets: in bytes, of the
+  // inputs and then of the results.
+  void move_to_parts(const std::vector<ptrdiff_t>& offsets, size_t num_inputs) {
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      void*& data = i < num_inputs ? inputs[i] : results[i - num_inputs];
+      data = static_cast<char*>(data) + offsets[i];
+    }
   }
 
   // Only the call's own are initialised.
@@ -245,20 +327,21 @@ struct CallData {
   std::array<formula::Value, formula::kMaxScalars> scalars;
 };
 
-opdock_status run(const opdock_call* call, const RecentRun& how, const CallData& data) {
+opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data) {
   const FusedInstance& instance = *how.instance;
+  data->move_to_parts(how.part_offsets, instance.tensors.size());
   if (call->device.type == OPDOCK_CPU)
-    return run_on_cpu(
-        call, {instance, how.space, data.inputs.data(), data.results.data(), data.scalars.data()});
+    return run_on_cpu(call, {instance, how.space, data->inputs.data(), data->results.data(),
+                             data->scalars.data()});
   return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
-                                data.inputs.data(), data.results.data(), data.scalars.data());
+                                data->inputs.data(), data->results.data(), data->scalars.data());
 }
 
 opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                       const opdock_value* results, uint32_t num_results) {
-  FusedInstance& instance = *reinterpret_cast<FusedInstance*>(
-      static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
-  const CallData data(instance, args, results, num_results);
+  FusedInstance& instance = instance_of(call);
+  const Graph& graph = instance.graph;
+  CallData data(instance, args, results);
   CallKey key(op_of(call).number, call->device);
   const uint64_t unit = call->device.type == OPDOCK_CPU ? 1 : formula::kAddressUnit;
   key.add(args, num_args, unit);
@@ -266,25 +349,44 @@ opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_
   ThreadCalls* const calls = key.is_complete() ? thread_calls() : nullptr;
   const RecentRun* known = calls == nullptr ? nullptr : calls->runs.find(key);
   if (known != nullptr && known->instance == &instance &&
-      !(known->has_row_results && data.shares(instance, num_results)))
-    return run(call, *known, data);
-  const std::vector<Operand> inputs = operands_of(instance, args);
-  std::vector<Operand> outputs;
-  for (uint32_t i = 0; i < num_results; ++i) outputs.push_back(operand_of(*results[i].as.tensor));
+      !((known->has_row_results || instance.has_parts) && data.shares(instance)))
+    return run(call, *known, &data);
+  const Operands read = operands_of(instance, args);
+  Operands written(graph.results().size());
+  const opdock_value* result = results;
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    const formula::Part part = graph.result_parts()[i];
+    if (part.part == 0 && i > 0) ++result;
+    written.add(operand_of(*result->as.tensor), part,
+                formula::size_of(graph[graph.results()[i]].type), "result");
+  }
+  const std::vector<Operand>&inputs = read.list(), &outputs = written.list();
   RecentRun how;
   how.instance = &instance;
-  how.space = formula::make_space(instance.graph, inputs, outputs);
+  how.space = formula::make_space(graph, inputs, outputs);
   const formula::Space& space = how.space;
-  if (space.rows == 0 || (space.columns == 0 && !instance.graph.has_reductions())) return OPDOCK_OK;
-  check_reads(instance.graph, inputs, outputs);
-  const auto rank_of_space = formula::broadcast_shape(instance.graph, inputs).size();
-  for (const Operand& result : outputs)
-    how.has_row_results = how.has_row_results || static_cast<size_t>(result.rank) != rank_of_space;
-  if (call->device.type != OPDOCK_CPU)
+  if (space.rows == 0 || (space.columns == 0 && !graph.has_reductions())) return OPDOCK_OK;
+  check_reads(graph, inputs, outputs);
+  if (instance.has_parts) {
+    check_parts(instance, args, results);
+    const auto add = [&](const Operand& part, const void* tensor) {
+      how.part_offsets.push_back(static_cast<const char*>(part.data) -
+                                 static_cast<const char*>(tensor));
+    };
+    for (size_t i = 0; i < inputs.size(); ++i) add(inputs[i], data.inputs[i]);
+    for (size_t i = 0; i < outputs.size(); ++i) add(outputs[i], data.results[i]);
+  }
+  const auto rank_of_space = formula::broadcast_shape(graph, inputs).size();
+  for (const Operand& output : outputs)
+    how.has_row_results = how.has_row_results || static_cast<size_t>(output.rank) != rank_of_space;
+  if (call->device.type != OPDOCK_CPU) {
+    CallData parts = data;
+    parts.move_to_parts(how.part_offsets, inputs.size());
     how.launch =
         instance.on_gpu.prepare(static_cast<Invocation*>(call->host_data), space,
-                                data.inputs.data(), data.results.data(), data.scalars.data());
-  const opdock_status status = run(call, how, data);
+                                parts.inputs.data(), parts.results.data(), parts.scalars.data());
+  }
+  const opdock_status status = run(call, how, &data);
   if (status == OPDOCK_OK && calls != nullptr) calls->runs.keep(key, std::move(how));
   return status;
 }
@@ -304,6 +406,11 @@ opdock_status answered(const opdock_call* call, const F& body) noexcept {
 
 opdock_status plan_fused(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                          opdock_plan* plan) {
+  FusedOp& op = op_of(call);
+  if (op.own_plan != nullptr) {
+    const opdock_status status = op.own_plan(call, args, num_args, plan);
+    if (status != OPDOCK_OK) return status;
+  }
   return answered(call, [&] {
     make_plan(call, args, num_args, plan);
     return OPDOCK_OK;
@@ -312,7 +419,15 @@ opdock_status plan_fused(const opdock_call* call, const opdock_value* args, uint
 
 opdock_status run_fused(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                         opdock_value* results, uint32_t num_results) {
-  return answered(call, [&] { return compute(call, args, num_args, results, num_results); });
+  return answered(call, [&] {
+    if (!op_of(call).is_evaluated) return compute(call, args, num_args, results, num_results);
+    if (call->device.type != OPDOCK_CPU)
+      throw Error(OPDOCK_UNSUPPORTED,
+                  "found tensors on a GPU, wanted them on the CPU, where "
+                  "formulas are evaluated in float64; move them there");
+    evaluate_call(instance_of(call), args, results);
+    return OPDOCK_OK;
+  });
 }
 
 uint64_t next_number() {
@@ -368,6 +483,23 @@ Graph gradients(const Graph& graph, const std::vector<size_t>& wanted) {
   return std::move(found.graph);
 }
 
+// Appends the numbers of the inputs that are the tensor of that name: the whole, or all its parts.
+void append_inputs(const Graph& graph, const std::string& name, std::vector<size_t>* inputs) {
+  const formula::Input* first = nullptr;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const formula::Input& input = graph.inputs()[i];
+    if (input.name != name) continue;
+    if (first != nullptr && input.part.parts != first->part.parts)
+      throw formula::Error(
+          "\"" + name + "\": found uses of it in " + std::to_string(first->part.parts) +
+          " and in " + std::to_string(input.part.parts) +
+          " parts, wanted one of these, as gradients are for; pass it twice, as two "
+          "parameters");
+    first = &input;
+    inputs->push_back(i);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<FusedInstance> FusedOp::make(
@@ -376,22 +508,29 @@ std::unique_ptr<FusedInstance> FusedOp::make(
   const auto grads = static_cast<uint32_t>(num_grads());
   Graph graph = formula.graph(arguments);
   std::vector<uint32_t> tensors, numbers;
-  std::vector<size_t> wanted;  // numbers of inputs
-  for (uint32_t i = 0; i < params.size(); ++i) {
-    if (!arguments[i].is_present) continue;
-    if (params[i].kind == Parameter::Kind::kTensor) {
-      if (std::find(gradients_of.begin(), gradients_of.end(), i) != gradients_of.end())
-        wanted.push_back(tensors.size());
-      tensors.push_back(grads + i);
-    }
-    if (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt)
-      numbers.push_back(grads + i);
+  for (const formula::Input& input : graph.inputs()) {
+    const auto param = std::find_if(params.begin(), params.end(),
+                                    [&](const Parameter& one) { return one.name == input.name; });
+    tensors.push_back(grads + static_cast<uint32_t>(param - params.begin()));
   }
-  if (wanted.size() != gradients_of.size())
-    throw formula::Error("found None, wanted a tensor, whose gradient is to be computed");
+  for (uint32_t i = 0; i < params.size(); ++i)
+    if (arguments[i].is_present &&
+        (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt))
+      numbers.push_back(grads + i);
   if (grads != 0) {
+    std::vector<size_t> wanted;  // numbers of inputs
+    for (const size_t param : gradients_of) {
+      if (!arguments[param].is_present)
+        throw formula::Error("found None, wanted a tensor, whose gradient is to be computed");
+      append_inputs(graph, params[param].name, &wanted);
+    }
+    const size_t own = tensors.size();
     graph = gradients(graph, wanted);
-    for (uint32_t i = 0; i < grads; ++i) tensors.push_back(i);
+    uint32_t grad = 0;
+    for (size_t i = own; i < graph.inputs().size(); ++i) {
+      if (i > own && graph.inputs()[i].part.part == 0) ++grad;
+      tensors.push_back(grad);
+    }
   }
   auto made = std::make_unique<FusedInstance>(std::move(graph));
   made->tensors = std::move(tensors);

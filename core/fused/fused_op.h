@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "formula/formula.h"
 #include "formula/interpreter.h"
+#include "formula/operands.h"
 #include "fused/device_kernels.h"
 #include "opdock/plugin.h"
 #include "schema/schema.h"
@@ -21,11 +22,15 @@ namespace opdock {
 // The formula for arguments of certain types and ranks.
 struct FusedInstance {
   explicit FusedInstance(formula::Graph made)
-      : graph(std::move(made)), on_cpu(graph), on_gpu(graph) {}
+      : graph(std::move(made)),
+        on_cpu(graph),
+        on_gpu(graph),
+        has_parts(formula::has_parts(graph)) {}
 
   const formula::Graph graph;
   const formula::Interpreter on_cpu;
   FusedKernels on_gpu;
+  const bool has_parts;           // whether a tensor is read or written in parts
   std::vector<uint32_t> tensors;  // the parameter of each of the graph's inputs
   std::vector<uint32_t> numbers;  // the parameter of each of its scalars
 };
@@ -44,6 +49,10 @@ struct FusedOp {
 
   // The first member, so that plan and run find the rest from its address.
   opdock_op op{};
+  // A plugin's own plan, which is asked first and may refuse arguments; or NULL.
+  decltype(opdock_op::plan) own_plan = nullptr;
+  // Whether evaluate() computes the results, on the CPU alone, with float64 for all floats.
+  bool is_evaluated = false;
   const Schema schema;
   const formula::Formula formula;
   const std::string schema_text, doc;

@@ -18,7 +18,9 @@ std::string kernel_source(const Schema& schema, const formula::Formula& formula,
       formula::with_plain_reductions(formula.graph(common_arguments(schema, type)));
   constexpr std::array<int64_t, 2> kShape = {4096, 4096}, kStrides = {4096, 1};
   const formula::Operand whole = {nullptr, 2, kShape.data(), kStrides.data()};
-  const std::vector<formula::Operand> inputs(graph.inputs().size(), whole);
+  std::vector<formula::Operand> inputs(graph.inputs().size(), whole);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (graph.inputs()[i].is_grouped) inputs[i] = {nullptr, 1, kShape.data(), &kStrides[1]};
   std::vector<formula::Operand> results;
   for (size_t i = 0; i < graph.results().size(); ++i) {
     formula::Operand result = whole;

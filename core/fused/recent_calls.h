@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -72,6 +73,9 @@ struct RecentRun {
   // Whether a result has one element for a row, so that the call must check what it is written
   // over.
   bool has_row_results = false;
+  // Where the parts of tensors begin that the graph reads and writes, in bytes behind the tensors'
+  // first elements: of the inputs, and then of the results. Empty if it takes whole tensors.
+  std::vector<ptrdiff_t> part_offsets;
   PreparedLaunch launch;  // GPUs
 };
 

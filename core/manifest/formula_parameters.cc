@@ -33,10 +33,14 @@ std::vector<formula::Parameter> formula_parameters(const Schema& schema) {
       case OPDOCK_TAG_STRING:
         made.kind = Parameter::Kind::kString;
         break;
+      case OPDOCK_TAG_DTYPE:
+        made.kind = Parameter::Kind::kType;
+        break;
       default:
         throw Error(OPDOCK_INVALID_ARGUMENT,
                     "parameter '" + param.name + "': found " + to_text(param.type) +
-                        ", wanted Tensor, float, int, bool or str, which formulas take");
+                        ", wanted Tensor, float, int, bool, str or ScalarType, which formulas "
+                        "take");
     }
     params.push_back(std::move(made));
   }
@@ -63,6 +67,8 @@ std::vector<formula::Argument> common_arguments(const Schema& schema, formula::T
     formula::Argument made;
     made.type = type;
     const std::optional<SchemaDefault>& fallback = param.fallback;
+    if (param.type.tag == OPDOCK_TAG_DTYPE)
+      made.is_present = !fallback || fallback->tag != OPDOCK_TAG_NONE;
     if (param.type.tag == OPDOCK_TAG_BOOL || param.type.tag == OPDOCK_TAG_STRING) {
       made.is_present = !fallback || fallback->tag != OPDOCK_TAG_NONE;
       made.flag = fallback && fallback->integer != 0;

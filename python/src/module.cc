@@ -138,6 +138,13 @@ class Runtime {
     });
     return made;
   }
+  opdock_function* evaluator(const std::string& formula, const std::string& schema) const {
+    opdock_function* made = nullptr;
+    check([&](char* error, uint32_t size) {
+      return opdock_make_evaluator(handle_, schema.c_str(), formula.c_str(), &made, error, size);
+    });
+    return made;
+  }
   opdock_function* function(const std::string& name) const {
     opdock_function* found = nullptr;
     check([&](char* error, uint32_t size) {
@@ -167,6 +174,20 @@ py::object make_formula(const py::object& runtime, const std::string& text,
   if (function == nullptr) throw py::error_already_set();
   if (!recorder.is_none()) set_recorder(function, recorder.ptr());
   return py::reinterpret_steal<py::object>(function);
+}
+
+// Returns a function that evaluates the formula of an op's function in float64. schema: that of the
+// op, with fresh results.
+py::object make_evaluator(const py::object& runtime, const py::object& function,
+                          const std::string& schema) {
+  const FunctionInfo* info = function_info(function.ptr());
+  if (info == nullptr) throw py::error_already_set();
+  opdock_function* handle =
+      runtime.cast<const Runtime&>().evaluator(opdock_function_formula(info->handle), schema);
+  PyObject* made =
+      make_function(function_type.ptr(), runtime.ptr(), handle, opdock_describe(handle)->name);
+  if (made == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(made);
 }
 
 void prepare(const py::object& function, int32_t device_type, int32_t device_index) {
@@ -224,6 +245,8 @@ PYBIND11_MODULE(_opdock, module) {
   module.def("make_formula", &make_formula, py::arg("runtime"), py::arg("formula"),
              py::arg("schema") = py::none(), py::arg("gradients_of") = py::none(),
              py::arg("recorder") = py::none());
+  module.def("make_evaluator", &make_evaluator, py::arg("runtime"), py::arg("function"),
+             py::arg("schema"));
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   module.def("codes_json", [] {

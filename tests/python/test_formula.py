@@ -121,6 +121,12 @@ def _random(*shape, dtype=None, grad=True):
         ("return logsumexp(x), x * sum(y)", [(3, 4), (3, 4)]),
         ("logsumexp(x) * mean(y * w)", [(3, 4), (3, 4), (4,)]),
         ("where(x > y, x, y * y)", [(3, 4), (4,)]),
+        ("a, b = chunk(x, 2)\nreturn a * sigmoid(b)", [(3, 8)]),
+        ("a, b = chunk(x, 2)\nc, d = chunk(y, 2)\nreturn (a + c) * tanh(b + d)", [(3, 8), (8,)]),
+        ("a, _, c = chunk(x, 3)\nreturn a * c + y * mean(a)", [(2, 9), (3,)]),
+        ("a, b = chunk(x, 2)\nreturn sum(a) * sum(b)", [(3, 8)]),
+        ("a, b = chunk(x, 2)\nreturn cat(a * b, y, b), sum(a)", [(3, 8), (3, 1)]),
+        ("return cat(x * y, exp(y))", [(3, 4), (4,)]),
     ],
 )
 def test_gradients_by_autograd(text, shapes):

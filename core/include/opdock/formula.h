@@ -46,6 +46,15 @@ OPDOCK_EXPORT opdock_status opdock_make_gradient(opdock_runtime* runtime, const 
                                                  opdock_function** out, char* error,
                                                  uint32_t error_size);
 /* [any thread]
+ * Makes a function that computes a formula slowly and plainly on the CPU: the oracle of tests,
+ * which shares no code with the kernels. Floats are computed and returned in float64, without
+ * rounding. A float that is written into a parameter, Tensor(a!), needs a parameter of float64.
+ * Errors and lifetime: as for opdock_make_function. */
+OPDOCK_EXPORT opdock_status opdock_make_evaluator(opdock_runtime* runtime, const char* schema,
+                                                  const char* formula, opdock_function** out,
+                                                  char* error, uint32_t error_size);
+
+/* [any thread]
  * Returns the formula of the function's op in its own layout, one statement a line; "" if the op
  * has none. If the op is a plugin's, this loads the plugin, and returns "" if that fails. Valid as
  * long as the function. */
