@@ -79,44 +79,4 @@ std::vector<formula::Argument> common_arguments(const Schema& schema, formula::T
   return arguments;
 }
 
-// Returns the formula's graph for tensors of that type, or nothing if it does not take them.
-static std::optional<formula::Graph> common_graph(const Schema& schema,
-                                                  const formula::Formula& formula,
-                                                  formula::Type type) {
-  try {
-    return formula.graph(common_arguments(schema, type));
-  } catch (const formula::Error&) {
-    return std::nullopt;
-  }
-}
-
-std::vector<std::string> common_shape_rules(const Schema& schema, const formula::Formula& formula) {
-  const int first = schema.first_tensor();
-  if (first < 0) return {};
-  const std::string& name = schema.params[static_cast<size_t>(first)].name;
-  // A result whose type is the same for two types of arguments does not follow them. Integers and
-  // floats are tried, because bits have only the former.
-  std::optional<formula::Graph> graph, other;
-  for (const auto& [one, two] : {std::pair(formula::Type::kFloat32, formula::Type::kFloat16),
-                                 std::pair(formula::Type::kInt32, formula::Type::kInt16)}) {
-    graph = common_graph(schema, formula, one);
-    other = common_graph(schema, formula, two);
-    if (graph && other) break;
-  }
-  std::vector<std::string> rules;
-  for (size_t i = 0; i < schema.returns.size(); ++i) {
-    if (!schema.returns[i].is_fresh_tensor()) continue;
-    std::string rule = "like " + name;
-    if (graph && other) {
-      const formula::Node& node = (*graph)[graph->results()[i]];
-      if (graph->has_reductions() && (node.extent & formula::kPerColumn) == 0)
-        rule = "[" + name + ".shape[:-1]]";
-      if (node.type == (*other)[other->results()[i]].type)
-        rule += ", dtype " + std::string(formula::name_of(node.type));
-    }
-    rules.push_back(std::move(rule));
-  }
-  return rules;
-}
-
 }  // namespace opdock

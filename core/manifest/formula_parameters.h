@@ -1,5 +1,4 @@
-// A formula's parameters, as an op's schema declares them, and what its results' shapes follow
-// from.
+// A formula's parameters, as an op's schema declares them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,11 +21,5 @@ void check_fit(const Schema& schema, const formula::Formula& formula);
 // all optional tensors and numbers are there, tensors are of `type` and have rows, and choices are
 // their defaults.
 std::vector<formula::Argument> common_arguments(const Schema& schema, formula::Type type);
-
-// Returns a shape rule for each fresh result: that of the first tensor, without its last dimension
-// if the result is the same in the whole row, and with the result's dtype if that is not the
-// tensor's. They are right for calls in which no other tensor has more elements, and in which the
-// choices do not change this. formula: over formula_parameters(schema).
-std::vector<std::string> common_shape_rules(const Schema& schema, const formula::Formula& formula);
 
 }  // namespace opdock

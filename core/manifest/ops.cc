@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "formula/formula.h"
 #include "manifest/formula_parameters.h"
+#include "manifest/formula_shapes.h"
 #include "opdock/plugin.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"

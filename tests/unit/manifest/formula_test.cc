@@ -57,7 +57,7 @@ TEST(FormulaOp, HasDefaults) {
   EXPECT_EQ(op.dtypes, (TextList{"float32", "float16", "bfloat16", "float64"}));
   EXPECT_EQ(op.flag_bits, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_CAPTURE_SAFE | OPDOCK_OP_IN_PLACE |
                               OPDOCK_OP_DETERMINISTIC);
-  EXPECT_EQ(op.shape, TextList{"like x"});
+  EXPECT_EQ(op.shape, TextList{"[broadcast(x, y)]"});
 }
 
 TEST(FormulaOp, WhatItSaysCounts) {
@@ -81,13 +81,14 @@ TEST(FormulaOp, ShapesFollowTheFormula) {
   EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "mean(x)"), TextList{"[x.shape[:-1]]"});
   EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "argmax(x)"),
             TextList{"[x.shape[:-1]], dtype int64"});
-  EXPECT_EQ(shape_of("f(Tensor x, Tensor y) -> Tensor", "x < y"), TextList{"like x, dtype bool"});
+  EXPECT_EQ(shape_of("f(Tensor x, Tensor y) -> Tensor", "x < y"),
+            TextList{"[broadcast(x, y)], dtype bool"});
   EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "x.float()"), TextList{"like x, dtype float32"});
-  EXPECT_EQ(shape_of("f(Tensor x, Tensor y) -> Tensor", "x & y"), TextList{"like x"});
+  EXPECT_EQ(shape_of("f(Tensor x, Tensor y) -> Tensor", "x & y"), TextList{"[broadcast(x, y)]"});
   EXPECT_EQ(shape_of("f(Tensor x) -> (Tensor, Tensor)", "x, sum(x)"),
             (TextList{"like x", "[x.shape[:-1]]"}));
   EXPECT_EQ(shape_of("f(Tensor(a!) y, Tensor x) -> (Tensor(a!), Tensor)", "x + y, amax(x)"),
-            TextList{"[y.shape[:-1]]"});
+            TextList{"[broadcast(y, x)[:-1]]"});
   // By their defaults the choices are: all of the row.
   EXPECT_EQ(shape_of("f(Tensor x, bool whole=True) -> Tensor", "x if whole else sum(x)"),
             TextList{"like x"});
@@ -96,7 +97,25 @@ TEST(FormulaOp, ShapesFollowTheFormula) {
   EXPECT_EQ(shape_of("f(Tensor x, str how=\\\"sum\\\") -> Tensor", "sum(x) if how == 'sum' else x"),
             TextList{"[x.shape[:-1]]"});
   EXPECT_EQ(shape_of("f(Tensor x, Tensor? w=None) -> Tensor", "x * w if w else sum(x)"),
-            TextList{"like x"});
+            TextList{"[broadcast(x, w)]"});
+  EXPECT_EQ(shape_of("f(Tensor x, Tensor a, Tensor b) -> Tensor", "where(x, a, b)"),
+            TextList{"[broadcast(x, a, b)], dtype like a"});
+  EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "a, b = chunk(x, 2); a * b"),
+            TextList{"[x.shape[:-1], x.shape[-1] // 2]"});
+  EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "a, b = chunk(x, 2); cat(b, a)"), TextList{"like x"});
+  EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "cat(x, -x)"),
+            TextList{"[x.shape[:-1], 2 * x.shape[-1]]"});
+  EXPECT_EQ(shape_of("f(Tensor x) -> Tensor", "a, b, c = chunk(x, 3); cat(b + c, a)"),
+            TextList{"[x.shape[:-1], 2 * (x.shape[-1] // 3)]"});
+  EXPECT_EQ(shape_of("f(Tensor x, Tensor y) -> (Tensor, Tensor)",
+                     "a, b = chunk(x, 2); a + y, cat(a, b * y)"),
+            (TextList{"[broadcast(chunk(x, 2), y)]",
+                      "[broadcast(chunk(x, 2), y)[:-1], 2 * broadcast(chunk(x, 2), y)[-1]]"}));
+  EXPECT_EQ(shape_of("f(Tensor q, Tensor s, *, ScalarType? dtype=None) -> Tensor",
+                     "to(q * grouped(s), dtype if dtype else float32)"),
+            TextList{"like q, dtype dtype if dtype else like q, dtype float32"});
+  EXPECT_EQ(shape_of("f(Tensor q, ScalarType d) -> Tensor", "q.to(d)"),
+            TextList{"like q, dtype d"});
 }
 
 struct FaultyFormula {
@@ -128,8 +147,8 @@ TEST(FormulaOp, MistakesAreToldWhereTheyAre) {
        "6:12: op \"f\": \"formula\": parameter \"y\": found no use in the formula | one; use it or "
        "remove it\n"},
       {"f(Tensor x, int[] n) -> Tensor", "\"x\"",
-       "5:10: op \"f\": \"formula\": parameter 'n': found int[] | Tensor, float, int, bool or str, "
-       "which formulas take\n"},
+       "5:10: op \"f\": \"formula\": parameter 'n': found int[] | Tensor, float, int, bool, str "
+       "or ScalarType, which formulas take\n"},
       {"f(Tensor x) -> Tensor", "3",
        "6:11: [[op]] 1: \"formula\": integer | a text that is not empty\n"},
       {"f(Tensor x) -> Tensor", "''",
