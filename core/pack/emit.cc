@@ -45,7 +45,12 @@ static std::string op_source(const OpDecl& op, size_t index) {
   const std::string gradients =
       array_source("char* const", name("gradients"), literals(op.gradients), &out);
   const std::string arg_devices = array_source("uint8_t", name("arg_devices"), devices, &out);
-  if (op.formula.empty()) {
+  if (!op.formula.empty()) {
+    out += fmt::format(
+        "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_{0}_plan(const opdock_call*,\n"
+        "    const opdock_value*, uint32_t, opdock_plan*);\n",
+        op.name);
+  } else {
     out += fmt::format(
         "OPDOCK_LOCAL opdock_status opdock_{0}_plan(const opdock_call*, const opdock_value*, "
         "uint32_t,\n                                            opdock_plan*);\n"
@@ -54,13 +59,15 @@ static std::string op_source(const OpDecl& op, size_t index) {
         "uint32_t,\n                                           opdock_value*, uint32_t);\n",
         op.name);
   }
-  const std::string functions = op.formula.empty()
-                                    ? fmt::format(
-                                          "    .plan = opdock_{0}_plan,\n"
-                                          "    .prepare = opdock_{0}_prepare,\n"
-                                          "    .run = opdock_{0}_run,\n",
-                                          op.name)
-                                    : fmt::format("    .formula = {},\n", literal(op.formula));
+  const std::string functions = op.formula.empty() ? fmt::format(
+                                                         "    .plan = opdock_{0}_plan,\n"
+                                                         "    .prepare = opdock_{0}_prepare,\n"
+                                                         "    .run = opdock_{0}_run,\n",
+                                                         op.name)
+                                                   : fmt::format(
+                                                         "    .plan = opdock_{}_plan,\n"
+                                                         "    .formula = {},\n",
+                                                         op.name, literal(op.formula));
   out += fmt::format(
       "static const opdock_op op_{0} = {{\n"
       "    .struct_size = sizeof(opdock_op),\n"

@@ -90,13 +90,14 @@ std::string ops_header(const Manifest& manifest) {
       "#include <array>\n#include <string_view>\n\n"
       "namespace opdock::ops_in_plugin_toml {\n";
   for (const OpDecl& op : manifest.ops) {
-    if (!op.formula.empty()) continue;                        // it has no functions
     const Schema schema = *parse_schema(op.schema, nullptr);  // read_manifest() has checked it
     const std::string place = fmt::format("{}:{}", manifest.path.string(), op.schema_line);
-    out += "template <class PlanFound, class RunFound>\n";
-    out += fmt::format("constexpr bool op_{}(PlanFound*, RunFound*) {{\n", op.name);
+    const bool has_run = op.formula.empty();
+    out += fmt::format("template <class PlanFound{}>\n", has_run ? ", class RunFound" : "");
+    out += fmt::format("constexpr bool op_{}(PlanFound*{}) {{\n", op.name,
+                       has_run ? ", RunFound*" : "");
     out += check("plan", "PlanFound", "Plan&", schema, place);
-    out += check("run", "RunFound", "Call&, Results", schema, place);
+    if (has_run) out += check("run", "RunFound", "Call&, Results", schema, place);
     out += "  return true;\n}\n";
   }
   out += "}  // namespace opdock::ops_in_plugin_toml\n\n";

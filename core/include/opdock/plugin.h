@@ -472,7 +472,8 @@ typedef struct opdock_op {
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                        opdock_value* results, uint32_t num_results);
   /* A formula of the results (docs/reference/formulas.md), from which the host makes the kernels on
-   * every device. Then plan, prepare and run are not called, and may be NULL. NULL: none. */
+   * every device. Then prepare and run are not called, and may be NULL. plan may be NULL too; else
+   * it is called first, and may refuse arguments that the formula would take. NULL: none. */
   const char* formula;
 } opdock_op;
 

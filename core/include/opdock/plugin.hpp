@@ -561,10 +561,24 @@ opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call*
 #ifdef OPDOCK_OPS_H
 #include "opdock/signature.hpp"
 #include OPDOCK_OPS_H
-#define OPDOCK_DECLARED(OP, PLAN, RUN) static_assert(::opdock::ops_in_plugin_toml::OP(PLAN, RUN));
+#define OPDOCK_DECLARED(OP, ...) static_assert(::opdock::ops_in_plugin_toml::OP(__VA_ARGS__));
 #else
-#define OPDOCK_DECLARED(OP, PLAN, RUN)
+#define OPDOCK_DECLARED(OP, ...)
 #endif
+
+// Defines opdock_NAME_plan alone, for an op that is a formula and takes less than the formula
+// would:
+//   void plan(opdock::Plan&, …)
+// describes the results too, as that of any op, and throws for the arguments that it refuses.
+#define OPDOCK_PLAN(NAME, PLAN)                                                                    \
+  OPDOCK_DECLARED(op_##NAME, PLAN)                                                                 \
+  extern "C" opdock_status opdock_##NAME##_plan(const opdock_call*, const opdock_value*, uint32_t, \
+                                                opdock_plan*);                                     \
+  extern "C" opdock_status opdock_##NAME##_plan(const opdock_call* opdock_c,                       \
+                                                const opdock_value* opdock_a, uint32_t opdock_n,   \
+                                                opdock_plan* opdock_p) {                           \
+    return ::opdock::detail::plan_entry(PLAN, opdock_c, opdock_a, opdock_n, opdock_p);             \
+  }
 
 // Defines the C functions opdock_NAME_plan, opdock_NAME_prepare and opdock_NAME_run, which the
 // entry that opdock-pack generates refers to, from the functions

@@ -258,11 +258,14 @@ return y
                        "y\\012\",\n};"),
             std::string::npos)
       << entry;
-  for (const char* function :
-       {"opdock_f_plan", "opdock_f_prepare", "opdock_f_run", ".plan", ".run"})
+  // A plan is optional.
+  EXPECT_NE(entry.find("__attribute__((weak)) opdock_status opdock_f_plan("), std::string::npos);
+  EXPECT_NE(entry.find("    .plan = opdock_f_plan,\n"), std::string::npos);
+  for (const char* function : {"opdock_f_prepare", "opdock_f_run", ".run"})
     EXPECT_EQ(entry.find(function), std::string::npos) << function;
   ASSERT_EQ(pack(folder, toml + " --ops-header " + header).status, 0);
-  EXPECT_EQ(contents(header).find("f("), std::string::npos) << contents(header);
+  EXPECT_NE(contents(header).find("constexpr bool op_f(PlanFound*) {"), std::string::npos);
+  EXPECT_EQ(contents(header).find("RunFound"), std::string::npos) << contents(header);
 }
 
 // Returns the note's JSON, which is split over several .ascii lines.
