@@ -63,12 +63,12 @@ OPDOCK_FORMULA_2(pow)
 OPDOCK_DEVICE float hypot(float a, float b) {
   return OPDOCK_FORMULA_CALL(hypotf, float, (a, b));
 }
-// CUDA's is infinite above half of the largest number.
+// CUDA's is infinite for some numbers below the largest one, which are scaled by a power of 2.
 OPDOCK_DEVICE double hypot(double a, double b) {
-  const bool is_large = fabs(a) > 4e307 || fabs(b) > 4e307;
-  const double part = is_large ? 0.25 : 1.0;
+  const bool is_large = fabs(a) > 0x1p1000 || fabs(b) > 0x1p1000;
+  const double part = is_large ? 0x1p-600 : 1.0;
   const double found = OPDOCK_FORMULA_CALL(hypot, double, (a * part, b * part));
-  return is_large ? 4.0 * found : found;
+  return is_large ? found * 0x1p600 : found;
 }
 #undef OPDOCK_FORMULA_1
 #undef OPDOCK_FORMULA_2
