@@ -134,13 +134,9 @@ Languages languages_of(const Manifest& manifest, const BuildOptions& options) {
     languages.cuda |= source.ends_with(".cu");
     languages.hip |= source.ends_with(".hip");
   }
-  // Formulas need no image, so that they have none where nobody has asked for an architecture.
-  const auto has_images = [&](const std::string& archs) {
-    const bool has_formulas = manifest.has_gpu_formulas() && archs != "default";
-    return !archs.empty() && (manifest.device || has_formulas);
-  };
-  languages.device_images = has_images(options.cuda_archs);
-  languages.hip_images = has_images(options.hip_archs);
+  const bool has_kernels = manifest.device || manifest.has_gpu_formulas();
+  languages.device_images = has_kernels && !options.cuda_archs.empty();
+  languages.hip_images = has_kernels && !options.hip_archs.empty();
   languages.packages = manifest.build.packages();
   return languages;
 }

@@ -4,11 +4,25 @@
 #include "arch/choose.h"
 
 namespace opdock {
+
+// Returns whether the plugin has code of its own. Formulas need no image: a first use compiles the
+// kernel that it needs, which takes less time than all of them, and where neither a list nor a GPU
+// decides, they are not compiled for the default's many architectures.
+static bool needs_images(const Manifest& manifest) {
+  return manifest.device || !manifest.sources.empty() || !manifest.has_gpu_formulas();
+}
+
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
                   const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
                   std::vector<Reason>* reasons) {
   const Environment environment = current_environment();
   Reason reason{};
+  if (!ahead_of_time && !needs_images(manifest)) {
+    options->cuda_archs.clear();
+    options->gpu_archs.clear();
+    options->hip_archs.clear();
+    return true;
+  }
   if (!manifest.is_for(Backend::kCuda)) {
     options->cuda_archs.clear();
     options->gpu_archs.clear();
@@ -24,7 +38,8 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
     options->cuda_archs = request->text;
     options->gpu_archs = request->gpu_archs;
     options->arch_origin = request->origin;
-    if (options->cuda_archs.empty() && ahead_of_time) options->cuda_archs = "default";
+    if (options->cuda_archs.empty() && ahead_of_time && needs_images(manifest))
+      options->cuda_archs = "default";
     if (ahead_of_time) options->must_run_here |= !request->gpu_archs.empty();
     reasons->insert(reasons->end(), request->notices.begin(), request->notices.end());
   }

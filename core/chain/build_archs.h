@@ -20,7 +20,8 @@ struct ArchSettings {
 // the lists to request. The order of docs/reference/architectures.md decides, and only the devices
 // that the plugin's ops have count. No compiler is started, so a machine without one comes to the
 // same request. If nothing decides, `ahead_of_time` requests the compiler's default and a first use
-// requests no images. Sets the lists' origins and gpu_archs and, ahead of time, must_run_here if
+// requests no images; of a plugin that has only formulas, the former requests none either, and a
+// first use never does. Sets the lists' origins and gpu_archs and, ahead of time, must_run_here if
 // GPUs of this machine decide. Returns false and a reason for a list that cannot be read or used.
 // Notices (arch-uncovered) are appended to `reasons` too.
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,

@@ -137,9 +137,9 @@ std::vector<DeviceShape> ahead_shapes(const Graph& graph) {
   return shapes;
 }
 
-std::string ahead_name(const std::string& op, const Graph& graph, const DeviceShape& shape) {
+std::string ahead_name(const std::string& op, const std::string& source) {
   FieldHasher hasher;
-  hasher.add(std::to_string(formula::kParameterLayout)).add(formula::device_source(graph, shape));
+  hasher.add(std::to_string(formula::kParameterLayout)).add(source);
   return "opdock::formula::" + op + "_" + to_hex(hasher.finish()).substr(0, 16) + "<0>";
 }
 
@@ -148,7 +148,7 @@ bool add_ahead_kernels(const std::string& op, const std::vector<Graph>& graphs,
   for (const Graph& one : graphs) {
     const Graph graph = formula::with_plain_reductions(one);
     for (const DeviceShape& shape : ahead_shapes(graph)) {
-      const std::string name = ahead_name(op, graph, shape);
+      const std::string name = ahead_name(op, formula::device_source(graph, shape));
       std::vector<std::string>& names = kernels->names;
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
       if (names.size() == kMaxAheadKernels) return false;

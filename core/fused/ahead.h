@@ -38,11 +38,10 @@ AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
 // at most 16384 elements. graph: with_plain_reductions().
 std::vector<formula::DeviceShape> ahead_shapes(const formula::Graph& graph);
 
-// Returns the name in C++ of the kernel that a plugin brings for this graph and shape, which is
-// opdock::formula::OP_…<0>. It follows from the kernel's whole source, so that one of another
-// formula, or of another generator, has another name.
-std::string ahead_name(const std::string& op, const formula::Graph& graph,
-                       const formula::DeviceShape& shape);
+// Returns the name in C++, opdock::formula::OP_…<0>, under which a plugin brings the kernel whose
+// device_source() is `source`. A kernel of another formula, or of another generator, has another
+// name, so that it is never launched instead.
+std::string ahead_name(const std::string& op, const std::string& source);
 
 struct AheadKernels {
   std::vector<std::string> names;  // ahead_name(), each once

@@ -66,8 +66,10 @@ opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
   bool is_capturing = false;
   if (in->is_capturing(&is_capturing) != OPDOCK_OK)
     throw Error(OPDOCK_DEVICE_ERROR, "whether the stream is being captured cannot be asked");
-  const std::string name = ahead_name(in->function.schema().name, graph_, shape);
-  if (opdock_kernel* found = kernel_of_plugin(in, name, is_capturing)) return keep(key, found);
+  const std::string& op = in->function.schema().name;
+  std::string source = formula::device_source(graph_, shape);
+  if (opdock_kernel* found = kernel_of_plugin(in, ahead_name(op, source), is_capturing))
+    return keep(key, found);
   if (is_capturing)
     throw Error(OPDOCK_UNSUPPORTED,
                 "found the stream being captured before the formula's kernel for these dtypes and "
@@ -77,8 +79,7 @@ opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
     throw Error(OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason("a formula's kernel to be made")));
   if (opdock_kernel* found = known(key)) return found;
   opdock_kernel* found = nullptr;
-  check(in->function.resolver()->compile_kernel(in->target->device, in->function.schema().name,
-                                                formula::device_source(graph_, shape),
+  check(in->function.resolver()->compile_kernel(in->target->device, op, std::move(source),
                                                 "opdock::formula::kernel", &found));
   return keep(key, found);
 }

@@ -72,7 +72,7 @@ class Packer {
     std::vector<std::string> searched;
     std::vector<std::string> problems;
     // Formulas need no image, so that they have none where nobody has asked for an architecture.
-    const bool with_formulas = manifest_.has_gpu_formulas() && list && !list->by_default;
+    const bool with_formulas = manifest_.has_gpu_formulas() && list;
     const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda) &&
                            !(choice && choice->nothing) && (has_own || with_formulas);
     if (with_cuda) {

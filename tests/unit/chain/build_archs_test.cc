@@ -65,6 +65,17 @@ TEST_F(Decide, TheOrder) {
   EXPECT_EQ(decide("10.0,9.0", "gfx1030 gfx90a"), "9.0;10.0 | gfx1030;gfx90a");
 }
 
+TEST_F(Decide, FormulasNeedNoImages) {
+  for (OpDecl& op : manifest_.ops) op.formula = "x + 1";
+  EXPECT_EQ(decide("", "", true), " | ");
+  EXPECT_EQ(decide("default", "gfx90a", true), "default | gfx90a");
+  add_gpu(Backend::kCuda, "sm_90", 9, 0);
+  EXPECT_EQ(decide("", "", true), "9.0 | ");
+  EXPECT_EQ(decide(), " | ");
+  manifest_.sources = {"more.cc"};
+  EXPECT_EQ(decide(), "9.0 | ");
+}
+
 TEST_F(Decide, WhoseGpusTheResultIsFor) {
   decide("", "", true);
   EXPECT_FALSE(options_.must_run_here);

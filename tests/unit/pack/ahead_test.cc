@@ -105,8 +105,8 @@ TEST(Ahead, NoLengthIsForgotten) {
 
 TEST(Ahead, NamesFollowTheKernel) {
   const auto name = [](const char* text, Type type, const DeviceShape& shape) {
-    return ahead_name("f", graphs_of("f(Tensor x, Tensor y) -> Tensor", text, {type}).graphs.at(0),
-                      shape);
+    const Graph graph = graphs_of("f(Tensor x, Tensor y) -> Tensor", text, {type}).graphs.at(0);
+    return ahead_name("f", formula::device_source(graph, shape));
   };
   const std::string one = name("x * y", Type::kFloat32, {});
   EXPECT_EQ(one.substr(0, 19), "opdock::formula::f_");
