@@ -145,18 +145,26 @@ std::string ahead_name(const std::string& op, const std::string& source) {
 
 bool add_ahead_kernels(const std::string& op, const std::vector<Graph>& graphs,
                        AheadKernels* kernels) {
+  std::vector<std::string>& names = kernels->names;
   for (const Graph& one : graphs) {
     const Graph graph = formula::with_plain_reductions(one);
-    for (const DeviceShape& shape : ahead_shapes(graph)) {
+    std::vector<DeviceShape> shapes;
+    try {
+      shapes = ahead_shapes(graph);
+    } catch (const formula::Error&) {
+      continue;  // no usual call has this graph
+    }
+    for (const DeviceShape& shape : shapes) {
       const std::string name = ahead_name(op, formula::device_source(graph, shape));
-      std::vector<std::string>& names = kernels->names;
       if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      if (names.size() == kMaxAheadKernels) return false;
-      names.push_back(name);
       const size_t begin = name.rfind(':') + 1;
-      kernels->source +=
-          formula::device_template(graph, shape, name.substr(begin, name.rfind('<') - begin)) +
-          "\n";
+      const std::string plain = name.substr(begin, name.rfind('<') - begin);
+      const std::string source = formula::device_template(graph, shape, plain) + "\n";
+      if (names.size() == kMaxAheadKernels ||
+          kernels->source.size() + source.size() > kMaxAheadSource)
+        return false;
+      names.push_back(name);
+      kernels->source += source;
     }
   }
   return true;

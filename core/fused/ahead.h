@@ -19,6 +19,7 @@ namespace opdock {
 // compiled when a call first needs it.
 inline constexpr size_t kMaxChoices = 16;        // combinations of an op's choices, for each dtype
 inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
+inline constexpr size_t kMaxAheadSource = size_t{4} << 20;  // bytes, of a plugin's kernels
 
 struct AheadGraphs {
   std::vector<formula::Graph> graphs;
@@ -35,7 +36,8 @@ AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
 
 // Returns the shapes of the kernels for tensors that are contiguous, or whose rows are, with fewer
 // than 2^31 elements, on GPUs of any warp size; of reductions, those for rows of whole vectors and
-// at most 16384 elements. graph: with_plain_reductions().
+// at most 16384 elements. graph: with_plain_reductions(). Throws formula::Error for one that takes
+// no such tensors.
 std::vector<formula::DeviceShape> ahead_shapes(const formula::Graph& graph);
 
 // Returns the name in C++, opdock::formula::OP_…<0>, under which a plugin brings the kernel whose
@@ -48,8 +50,8 @@ struct AheadKernels {
   std::string source;              // of all of them, as templates
 };
 
-// Adds the kernels of an op's graphs to those of a plugin, until it has kMaxAheadKernels. Returns
-// false if some were left out.
+// Adds the kernels of an op's graphs to those of a plugin, until a limit is reached. Returns false
+// if some were left out.
 bool add_ahead_kernels(const std::string& op, const std::vector<formula::Graph>& graphs,
                        AheadKernels* kernels);
 

@@ -46,7 +46,9 @@ bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
       notice(*manifest, op, "more combinations of choices and optional arguments",
              std::to_string(kMaxChoices) + " for each dtype");
     if (!add_ahead_kernels(op.name, graphs.graphs, &kernels)) {
-      notice(*manifest, op, "more kernels", std::to_string(kMaxAheadKernels) + " of a plugin");
+      notice(*manifest, op, "more kernels",
+             fmt::format("{} of a plugin, with {} MiB of source", kMaxAheadKernels,
+                         kMaxAheadSource >> 20));
       break;
     }
   }

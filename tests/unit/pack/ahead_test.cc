@@ -145,6 +145,24 @@ TEST(Ahead, APluginHasALimit) {
   }
 }
 
+TEST(Ahead, SourcesHaveALimit) {
+  // Each of 600 operations depends on the one before, so that none is dropped.
+  AheadKernels kernels;
+  std::string text;
+  std::string before = "x";
+  for (int i = 0; i < 600; ++i) {
+    const std::string name = "v" + std::to_string(i);
+    text += name + " = tanh(" + before + " + " + std::to_string(i) + ")\n";
+    before = name;
+  }
+  const AheadGraphs large = graphs_of("f(Tensor x) -> Tensor", text + before + " - sum(x)");
+  size_t ops = 0;
+  while (add_ahead_kernels("f" + std::to_string(ops), large.graphs, &kernels)) ++ops;
+  EXPECT_LT(kernels.names.size(), kMaxAheadKernels);
+  EXPECT_LE(kernels.source.size(), kMaxAheadSource);
+  EXPECT_GT(kernels.source.size(), kMaxAheadSource / 2);
+}
+
 // Kernels that were built before are launched with the words that this library writes.
 TEST(Ahead, TheLayoutHasANumber) {
   const std::string header =
