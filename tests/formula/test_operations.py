@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import DEVICE, NIGHTLY
-from conftest import DEVICE
 from values import INTEGERS, TYPES, assert_near, is_narrow, name_of, pairs, results_of
 
 ROOT = Path(__file__).resolve().parents[2]
