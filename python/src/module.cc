@@ -12,6 +12,7 @@
 #include "convert.h"
 #include "errors.h"
 #include "function.h"
+#include "function_shapes.h"
 #include "generator.h"
 #include "gil.h"
 #include "hooks.h"
@@ -249,6 +250,7 @@ PYBIND11_MODULE(_opdock, module) {
              py::arg("schema"));
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
+  add_shapes(module);
   module.def("codes_json", [] {
     return json(
         [](char** out, char* error, uint32_t size) { return opdock_codes_json(out, error, size); });
