@@ -33,11 +33,11 @@ class _Call(torch.autograd.Function):
         found = found if isinstance(found, tuple) else (found,)
         out = [None] * len(ctx.needs_input_grad)
         for i, gradient in zip(needed, found, strict=True):
-            out[4 + i] = _sum_to(gradient, tensors[i].shape, tensors, rank)
+            out[4 + i] = sum_to(gradient, tensors[i].shape, tensors, rank)
         return tuple(out)
 
 
-def _sum_to(gradient, own, tensors, rank):
+def sum_to(gradient, own, tensors, rank):
     """Sums a gradient over the dimensions in which its tensor, of the shape `own`, was broadcast
     with the others."""
     if gradient.ndim < rank and len(own) > 0:  # the same in the whole row, so there are no parts

@@ -195,7 +195,9 @@ bool check_gradients(Frame& frame, const Where& where, PyObject* object) {
   }
   return refuse(kInvalidArgumentError, where,
                 "found a tensor that takes part in differentiation, wanted one that does not: this "
-                "call records no gradient; pass x.detach(), or call under torch.no_grad()");
+                "call records no gradient; pass x.detach(), call under torch.no_grad(), or, for "
+                "gradients, call torch.ops.opdock." +
+                    std::string(where.function) + " (docs/guide/pytorch.md)");
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes each op a PyTorch operator: torch.ops.opdock.NAME.
+
+    import opdock.torch
+    y = torch.ops.opdock.softmax(x, scale=0.125)
+
+The import registers the ops of all plugins that are usable or can be built here. It reads what the
+plugins declare; a plugin is loaded by the first call of one of its ops. register() adds ops that
+are found or made later. docs/guide/pytorch.md shows the uses, docs/reference/pytorch.md lists what
+autograd, torch.func, torch.compile and autocast do with each kind of op.
+"""
+
+from opdock.torch._register import refused, register, register_all
+
+register_all()
+
+__all__ = ["refused", "register", "register_all"]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes an operator's kernel for torch.autocast: the casts that torch makes for the same op.
+
+torch keeps its lists by device: products get the lower precision everywhere; normalisations,
+softmax and losses get float32 on GPUs only. Ops in no list run in the dtypes that they are given.
+Where torch's own expression would promote operands of different dtypes, so does the kernel.
+"""
+
+import torch
+
+_PRODUCTS = {
+    "attention", "einsum_sec_sm_ecm", "gated_linear", "linear", "mlp", "norm_linear", "norm_mlp",
+}  # fmt: skip
+_FLOAT32 = {
+    "add_layer_norm", "add_rms_norm", "bias_add_layer_norm", "cross_entropy",
+    "cross_entropy_with_gradient", "layer_norm", "log_softmax", "rms_norm", "softmax",
+}  # fmt: skip
+_PROMOTED = {
+    "bias_add", "bias_gelu", "bias_relu", "geglu", "gelu_mul", "moe_res_matmul", "residual_add",
+    "silu_mul", "swiglu", "vector_add",
+}  # fmt: skip
+
+
+def _is_cast(x):
+    return isinstance(x, torch.Tensor) and x.is_floating_point() and x.dtype != torch.float64
+
+
+def _target(op, device, values):
+    """Returns the dtype that floating arguments are cast to, or None."""
+    if op.name in _PRODUCTS:
+        return torch.get_autocast_dtype(device)
+    if op.name in _FLOAT32 and device == "cuda":
+        return torch.float32
+    if op.name in _PROMOTED or op.name in _FLOAT32:
+        dtypes = {x.dtype for x in values if _is_cast(x)}
+        return torch.float32 if len(dtypes) > 1 else None
+    return None
+
+
+def kernel_of(op, device):
+    """Returns the Autocast kernel for a device type, or None for an op that autocast does not
+    change."""
+    if op.name not in _PRODUCTS | _FLOAT32 | _PROMOTED or op.formula is not None:
+        return None
+    key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
+    keys = torch._C.DispatchKeySet(key)
+
+    def kernel(*args, **keywords):
+        values = op.bind(args, keywords)
+        target = _target(op, device, values)
+        if target is not None:
+            for place, (name, x) in enumerate(zip(op.names, values, strict=True)):
+                # A quantised weight's scale stays float32, as the op wants it.
+                if _is_cast(x) and not name.endswith("_scale"):
+                    values[place] = x.to(target)
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return op.overload(*values)
+
+    return kernel

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes an operator's kernel for autograd: from the gradients that the op declares, or an error.
+
+A derivative that is not declared is never zero or None in silence. The kernel sees every call in
+which autograd or one of torch.func's transforms takes part, and raises an error that names the op
+for what it cannot differentiate.
+"""
+
+import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+
+from opdock._describe import OPTIONAL
+from opdock._errors import UnsupportedError
+from opdock.torch._formula import backward_of_formula
+from opdock.torch._incoming import incoming
+
+_PARAM, _RESULT, _INCOMING = 0, 1, 2  # kinds of a gradient's arguments, with opdock.h's values
+_below = torch._C._after_autograd_keyset
+
+
+def kernel_of(op, find):
+    """Returns the Autograd kernel of `op`. find(name): returns the Op of a gradient's op."""
+
+    def kernel(keyset, *args, **keywords):
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(op, args, keywords)
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, *keywords.values()):
+            return _record(op, find, keyset, op.bind(args, keywords))
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.overload.redispatch(keyset & _below, *args, **keywords)
+
+    return kernel
+
+
+def tensors_of(values):
+    """Returns the tensors among values and in their lists."""
+    found = []
+    for value in values:
+        for x in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(x, torch.Tensor):
+                found.append(x)
+    return found
+
+
+def _refuse_tangents(op, args, keywords):
+    for x in tensors_of((*args, *keywords.values())):
+        if forward_ad.unpack_dual(x).tangent is not None:
+            raise UnsupportedError(
+                f"{op.name}: found a tensor with a tangent (forward-mode differentiation), which "
+                "this op does not define; use reverse mode, such as torch.func.vjp or backward(), "
+                "or pass x.detach()"
+            )
+
+
+def _record(op, find, keyset, values):
+    if op.written:
+        raise UnsupportedError(
+            f"{op.name}: found a tensor that requires a gradient, which an op that writes into its "
+            "arguments does not record; call it under torch.no_grad(), or pass x.detach()"
+        )
+    tensors = tensors_of(values)
+    if torch._C._functorch.peek_interpreter_stack() is None:
+        return _pack(_Call.apply(op, find, keyset, values, *tensors))
+    with enable_single_level_autograd_function():  # inside torch.func.grad and its like
+        return _pack(_Call.apply(op, find, keyset, values, *tensors))
+
+
+def _pack(flat):
+    """Returns the results in their form from what _Call returned: a flat tuple and a list of the
+    lengths of the results that are lists."""
+    *tensors, lengths = flat
+    if lengths is None:
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+    found, at = [], 0
+    for length in lengths:
+        if length is None:
+            found.append(tensors[at])
+            at += 1
+        else:
+            found.append(tensors[at : at + length])
+            at += length
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _flatten(found):
+    results = found if isinstance(found, tuple) else (found,)
+    if not any(isinstance(one, (list, tuple)) for one in results):
+        return list(results), None
+    flat, lengths = [], []
+    for one in results:
+        is_list = isinstance(one, (list, tuple))
+        flat += one if is_list else [one]
+        lengths.append(len(one) if is_list else None)
+    return flat, lengths
+
+
+# One level of torch.func's transforms: this class's apply() records a call for the level that
+# called the kernel. torch.autograd.Function's would start with the outermost level again.
+class _Call(_SingleLevelFunction):
+    @staticmethod
+    def forward(ctx, op, find, keyset, values, *tensors):
+        with torch._C._AutoDispatchBelowAutograd():
+            if torch._C._functorch.peek_interpreter_stack() is None:
+                found = op.overload.redispatch(keyset & _below, *values)
+            else:
+                # torch runs forward() with both kinds of differentiation off. The transforms
+                # outside of this one, which the call reaches next, must have them on: otherwise
+                # their derivatives would be zeros without an error.
+                with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+                    found = op.overload.redispatch(keyset & _below, *values)
+        flat, lengths = _flatten(found)
+        ctx.op, ctx.find, ctx.lengths = op, find, lengths
+        # Of tensors that are not saved only the place is kept.
+        ctx.others = [None if tensors_of((v,)) else v for v in values]
+        ctx.given = [_given(v) for v in values]
+        ctx.facts = [x if x is None else (x.shape, x.dtype, x.device) for x in flat]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(
+            *[x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
+        )
+        ctx.save_for_backward(*tensors, *flat)
+        return (*flat, lengths)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return (None, None, None, None, *_backward(ctx, grads[:-1]))
+
+
+def _given(value):
+    """Returns how the tensors of an argument lie among all: None for no tensor, a bool list for a
+    list, True for a tensor."""
+    if isinstance(value, (list, tuple)):
+        return [isinstance(x, torch.Tensor) for x in value] if tensors_of((value,)) else None
+    return True if isinstance(value, torch.Tensor) else None
+
+
+class _Saved:
+    """What a backward pass may use: arguments and results by their place, and which need one."""
+
+    def __init__(self, ctx, grads):
+        saved = list(ctx.saved_tensors)
+        needs = ctx.needs_input_grad[4:]
+        self.op = ctx.op
+        self.values, self.needs, self.spans, at = [], [], [], 0
+        for other, given in zip(ctx.others, ctx.given, strict=True):
+            begin = at
+            if given is None:
+                self.values.append(other)
+            elif given is True:
+                self.values.append(saved[at])
+                at += 1
+            else:
+                whole = []
+                for there in given:
+                    whole.append(saved[at] if there else None)
+                    at += there
+                self.values.append(whole)
+            self.needs.append(any(needs[begin:at]))
+            self.spans.append((begin, at, given))
+        self.num_tensors = at
+        self.results = _regroup(saved[at:], ctx.lengths)
+        self.facts = _regroup(ctx.facts, ctx.lengths)
+        self.grads = _regroup(list(grads), ctx.lengths)
+
+
+def _regroup(flat, lengths):
+    if lengths is None:
+        return flat
+    found, at = [], 0
+    for length in lengths:
+        found.append(flat[at] if length is None else flat[at : at + length])
+        at += 1 if length is None else length
+    return found
+
+
+def _backward(ctx, grads):
+    """Returns a gradient for each tensor of the call."""
+    saved = _Saved(ctx, grads)
+    out = [None] * saved.num_tensors
+    if all(g is None for g in grads):
+        return out
+    op = saved.op
+    wanted = [place for place, needs in enumerate(saved.needs) if needs]
+    if op.formula is not None:
+        return backward_of_formula(op, ctx.find, saved, wanted, out)
+    left = set(wanted)
+    for params, gradient, formula in op.function._gradients:
+        places = {op.visible.index(i): result for i, result in params if i in op.visible}
+        mine = [place for place in places if place in left]
+        if not mine:
+            continue
+        if gradient is None:
+            _refuse_gradient(op, mine[0], formula)
+        helper = ctx.find(gradient)
+        found = helper.overload(*_arguments(helper, formula, saved))
+        found = found if isinstance(found, tuple) else (found,)
+        for place in mine:
+            _put(out, saved.spans[place], found[places[place]])
+            left.discard(place)
+    if left:
+        _refuse_gradient(op, min(left), "none is declared")
+    return out
+
+
+def _refuse_gradient(op, place, why):
+    raise UnsupportedError(
+        f"{op.name}: found a gradient to compute for {op.names[place]!r}, which this op does not "
+        f"define ({why}); call it under torch.no_grad(), or pass x.detach() for that argument"
+    )
+
+
+def _put(out, span, gradient):
+    begin, end, given = span
+    if given is True:
+        out[begin] = gradient
+        return
+    there = [g for g, is_there in zip(gradient, given, strict=True) if is_there]
+    out[begin:end] = there
+
+
+def _arguments(helper, formula, saved):
+    """Returns the arguments with which the gradient's op is called."""
+    found = [None] * len(helper.visible)
+    for place, i in enumerate(helper.visible):
+        _, _, flags, _ = helper.params[i]
+        kind, index, constant = formula[i]
+        value = constant
+        if kind == _PARAM:
+            value = saved.values[saved.op.visible.index(index)]
+        elif kind == _RESULT:
+            value = saved.results[saved.op.fresh.index(index)]
+        elif kind == _INCOMING:
+            at = saved.op.fresh.index(index)
+            value = incoming(saved.grads[at], saved.facts[at], bool(flags & OPTIONAL))
+        found[place] = value
+    return found

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes an operator's fake kernel: what the results are, for tensors that have no data.
+
+torch.compile and torch.export call it with symbolic sizes. The results' sizes come from the op's
+shape rule; the plugin's own plan is asked with the hints, so that arguments that the plugin refuses
+are refused while the graph is made.
+"""
+
+import torch
+
+from opdock._errors import InternalError
+from opdock.torch._plan import hints, plan
+from opdock.torch._shape import TORCH_DTYPES, Rule, first_tensor
+
+
+def kernel_of(op):
+    """Returns the fake kernel of `op`."""
+
+    def fake(*args, **keywords):
+        values = op.whole(op.bind(args, keywords))
+        planned = plan(op.function, values)
+        tensors = _by_plan(op, values, planned) if op.formula else _by_rules(op, values, planned)
+        return None if not tensors else tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    return fake
+
+
+def _device(op, values):
+    model = values[op.device_arg]
+    return (model if isinstance(model, torch.Tensor) else first_tensor(values)).device
+
+
+def _by_rules(op, values, planned):
+    """Returns the results as the shape rules give them, compared with what the plugin planned."""
+    device, model = _device(op, values), first_tensor(values)
+    found, facts = [], []
+    for i in op.fresh:
+        result = Rule(op.rules[i], values, model).results()
+        for dtype, shape in result if isinstance(result, list) else [result] if result else []:
+            facts.append((dtype, hints(shape)))
+        if isinstance(result, list):
+            found.append([torch.empty(shape, dtype=d, device=device) for d, shape in result])
+        else:
+            found.append(result and torch.empty(result[1], dtype=result[0], device=device))
+    if planned is not None:
+        wanted = [(TORCH_DTYPES[dtype], tuple(shape)) for dtype, shape in planned]
+        pairs = zip(facts, wanted, strict=True)
+        if any(shape is not None and (d, shape) != w for (d, shape), w in pairs):
+            raise InternalError(
+                f"{op.name}: found the results {facts} by the shape rules, wanted {wanted}, which "
+                "the plugin plans; correct `shape` in its plugin.toml"
+            )
+    return found
+
+
+def _by_plan(op, values, planned):
+    """Returns a formula's results: of the shape that its tensors are broadcast to, or, where a
+    result has one number for each row, of that shape without the last dimension. Dtypes, and which
+    of the two it is, come from the plan."""
+    if planned is None:
+        raise RuntimeError(
+            f"{op.name}: found sizes that are not known while tracing, or a device that is not "
+            "here, wanted sizes with an example; mark them with torch._dynamo.mark_dynamic"
+        )
+    shape = torch.broadcast_shapes(*[x.shape for x in values if isinstance(x, torch.Tensor)])
+    device = _device(op, values)
+    found = []
+    for dtype, planned_shape in planned:
+        own = shape[: len(planned_shape)]
+        found.append(torch.empty(own, dtype=TORCH_DTYPES[dtype], device=device))
+    return found

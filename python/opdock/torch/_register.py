@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers ops as operators of torch."""
+
+import threading
+
+import torch
+
+from opdock import _load, _opdock, _runtime
+from opdock._errors import ArgumentError, InvalidArgumentError, NotFoundError, UnsupportedError
+from opdock._formula import Formula
+from opdock.torch import _autocast, _autograd, _fake, _vmap
+from opdock.torch._op import Op
+from opdock.torch._schema import schema
+
+# Never destroyed: torch crashes in a call of an operator whose library is gone.
+_library = torch.library.Library("opdock", "FRAGMENT")
+_lock = threading.RLock()
+_ops = {}  # name -> Op
+_refused = {}  # name -> why torch has no such operator
+
+
+def register_all():
+    """Registers every op of the plugins that are usable or can be built here, those that have come
+    since as well; returns the names of all operators.
+
+    Ops with parameters that torch's operators cannot have are left out; refused() lists them. Loads
+    no plugin. Any thread.
+    """
+    for name in _load.op_names():
+        if name not in _ops and name not in _refused:
+            try:
+                _register(name, _runtime.function(name), None)
+            except (NotFoundError, UnsupportedError) as error:
+                _refused[name] = str(error)
+    return sorted(_ops)
+
+
+def refused():
+    """Returns {name: reason} of the ops that register_all() has left out."""
+    return dict(_refused)
+
+
+def register(what, name=None):
+    """Makes torch.ops.opdock.NAME of one op, and returns that operator.
+
+    what: an op's name, such as "softmax" or "plugin/softmax"; a function of opdock.load(); or a
+    formula of opdock.formula(). name: the operator's name; by default the op's own, which a formula
+    has if it was made with a schema. Registering the same op under the same name again returns the
+    operator that there is. Any thread.
+
+    Raises InvalidArgumentError if another op has that name, UnsupportedError if torch cannot have
+    such an operator.
+    """
+    function, formula = what, None
+    if isinstance(what, str):
+        function = _runtime.function(what)
+    elif isinstance(what, Formula):
+        function, formula = what.function, what
+    if not isinstance(function, _opdock.Function):
+        raise ArgumentError(
+            f"register(): argument 'what': found an object of type {type(what).__name__}, wanted "
+            "an op's name, or what opdock.load() or opdock.formula() returns"
+        )
+    name = function.__name__ if name is None else name
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ArgumentError(f"register(): argument 'name': found {name!r}, wanted an identifier")
+    return _register(name, function, formula).overload
+
+
+def _register(name, function, formula):
+    with _lock:
+        known = _ops.get(name)
+        if known is not None:
+            if known.function is function or _same_formula(known.formula, formula):
+                return known
+            raise InvalidArgumentError(
+                f"register(): found torch.ops.opdock.{name} of another op ({known.function.schema})"
+                ", wanted a name that is free; pass name="
+            )
+        op = Op(name, function, formula)
+        _define(op)
+        _ops[name] = op
+        return op
+
+
+def _same_formula(a, b):
+    return (
+        a is not None
+        and b is not None
+        and (a.text, a.function.schema)
+        == (
+            b.text,
+            b.function.schema,
+        )
+    )
+
+
+def _define(op):
+    _library.define(schema(op.name, op.function), tags=op.tags())
+    op.overload = getattr(torch.ops.opdock, op.name).default
+    for key in ("CPU", "CUDA"):
+        _library.impl(op.name, op.call, key)
+    for key, advice in _OTHER_KEYS.items():
+        _library.impl(op.name, _refusal_of(op.name, key, advice), key)
+    find = _gradient_of if op.formula is not None else _finder(op)
+    _library.impl(op.name, _autograd.kernel_of(op, find), "Autograd", with_keyset=True)
+    for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA")):
+        kernel = _autocast.kernel_of(op, device)
+        if kernel is not None:
+            _library.impl(op.name, kernel, key)
+    name = f"opdock::{op.name}"
+    torch.library.register_fake(name, _fake.kernel_of(op), lib=_library, allow_override=True)
+    torch.library.register_vmap(name, _vmap.rule_of(op), lib=_library)
+
+
+#: Dispatch keys of tensors whose memory is not dense, and how to get one whose memory is.
+_OTHER_KEYS = {
+    **dict.fromkeys(("SparseCPU", "SparseCUDA"), "x.to_dense()"),
+    **dict.fromkeys(("SparseCsrCPU", "SparseCsrCUDA"), "x.to_dense()"),
+    **dict.fromkeys(("NestedTensorCPU", "NestedTensorCUDA"), "x.to_padded_tensor(…) or its parts"),
+    **dict.fromkeys(("QuantizedCPU", "QuantizedCUDA"), "x.dequantize()"),
+    "MkldnnCPU": "x.to_dense()",
+}
+
+
+def _refusal_of(name, key, advice):
+    def refuse(*args, **keywords):
+        raise UnsupportedError(
+            f"{name}: found a tensor of the backend {key}, wanted plain dense memory; pass {advice}"
+        )
+
+    return refuse
+
+
+def _finder(op):
+    """Returns the function that finds the ops of the gradients that `op` declares."""
+
+    def find(name):
+        known = _ops.get(name)
+        return _register(name, _runtime.function(name), None) if known is None else known
+
+    return find
+
+
+def _gradient_of(key):
+    """Returns the Op of a formula's gradients. key: (the formula's Op, names of parameters)."""
+    op, names = key
+    name = "_".join((op.name, "backward", *names))
+    with _lock:
+        known = _ops.get(name)
+        if known is None:
+            function = op.formula.gradient(names)
+            known = _register(name, function, _Gradient(function))
+        return known
+
+
+class _Gradient:
+    """A formula's gradient as a formula: its own derivatives are not defined."""
+
+    def __init__(self, function):
+        self.text, self.function = function.schema, function
+
+    def gradient(self, names):
+        raise UnsupportedError(
+            f"{self.function.__name__}: found a second derivative of a formula to compute, wanted "
+            "a first one; call backward() without create_graph"
+        )
