@@ -50,7 +50,7 @@ std::optional<Report> act(const std::string& action, const Layout& layout, uint6
                           const std::string& file, std::vector<Reason>* reasons) {
   if (action == "ls" || action == "verify") return list(layout, action == "verify");
   if (action == "gc") {
-    const cache::Collected done = cache::collect(layout, max_bytes);
+    const cache::Evicted done = cache::evict(layout, max_bytes);
     return Report{{"busy", done.busy},
                   {"removed", done.removed},
                   {"removed_bytes", done.removed_bytes},

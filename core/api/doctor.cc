@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "cache/cache.h"
 #include "chain/chain_report.h"
-#include "chain/routes.h"
+#include "chain/readiness.h"
 #include "discover/places.h"
 #include "facts/environment.h"
 #include "facts/tools.h"
@@ -133,14 +133,14 @@ void add_gpu_checks(const MachineFacts& machine, Report* checks) {
       "(apt install rocm from AMD's repository)"));
 }
 
-Report routes_json(const MachineFacts& machine) {
+Report readiness_json(const MachineFacts& machine) {
   Report list = Report::array();
-  for (const BuildRoute& route : find_routes(machine)) {
-    list.push_back({{"name", route.name},
-                    {"verdict", route.verdict()},
-                    {"found", route.found},
-                    {"needs", route.needs.empty() ? Report(nullptr) : Report(route.needs)},
-                    {"reasons", to_json(route.reasons)}});
+  for (const Readiness& one : judge_readiness(machine)) {
+    list.push_back({{"name", one.name},
+                    {"verdict", one.verdict()},
+                    {"found", one.found},
+                    {"needs", one.needs.empty() ? Report(nullptr) : Report(one.needs)},
+                    {"reasons", to_json(one.reasons)}});
   }
   return list;
 }
@@ -239,7 +239,7 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
          {"for", tool.purpose},
          {"package", tool.package}});
   }
-  json["ways"] = routes_json(machine);
+  json["ways"] = readiness_json(machine);
   json["cache"] = cache_json();
   json["search"] = Report::array();
   for (const Place& place : search_places(search)) {

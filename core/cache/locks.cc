@@ -85,7 +85,7 @@ int LockFile::try_lock() {
     flock(fd_, LOCK_UN);
     locked_ = false;
     holder_.unlock();
-    return ESTALE;  // a collection removed the file between opening and locking
+    return ESTALE;  // an eviction removed the file between opening and locking
   }
   return 0;
 }

@@ -64,7 +64,7 @@ Cleared clear(const Layout& layout) {
   for (const char* name : {"failures", "history", "memos", "bad"}) {
     remove_tree(layout.base() + "/" + name);
   }
-  collect(layout, UINT64_MAX);  // sweeps leftovers
+  evict(layout, UINT64_MAX);  // sweeps leftovers
   return result;
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/collect.h"
 #include "cache/entry.h"
+#include "cache/evict.h"
 
 namespace opdock::cache {
 

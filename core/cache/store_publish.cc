@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <set>
 
-#include "cache/collect.h"
+#include "cache/evict.h"
 #include "cache/store.h"
 
 namespace opdock::cache {
@@ -64,7 +64,7 @@ int settle_file(const std::string& folder, const std::string& name, EntryFile* o
 // Writes a new file durably and leaves it open. Returns 0 or errno.
 int write_file(const std::string& path, std::string_view bytes, Fd* out) {
   if (const int error = open_file(path, O_RDWR | O_CREAT | O_EXCL, 0600, out)) return error;
-  // The lock shows that the file's maker is alive. Without locks, a collection goes by the file's
+  // The lock shows that the file's maker is alive. Without locks, an eviction goes by the file's
   // age.
   try_flock(out->get(), LOCK_SH);
   if (const int error = write_all(out->get(), bytes)) return error;
@@ -189,7 +189,7 @@ std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
   int error = prepare(layout_.temp());
   if (error == 0) error = lock->open(folder + ".lock");
   if (error == 0) {
-    const int lock_error = lock->try_lock();  // without locks, a collection goes by its age
+    const int lock_error = lock->try_lock();  // without locks, an eviction goes by its age
     if (lock_error == 0) lock->write_holder("a build");
     if (lock_error == ESTALE || mkdir(folder.c_str(), 0700) != 0) {
       error = lock_error == ESTALE ? ESTALE : errno;
@@ -274,7 +274,7 @@ std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
 void Store::after_publishing(const StoredEntry& entry) {
   record_history(layout_, entry.data());
   forget_failure_of(layout_, entry.key(), entry.maker());
-  collect_if_due(layout_, max_bytes_, entry.bytes());
+  evict_if_due(layout_, max_bytes_, entry.bytes());
 }
 
 }  // namespace opdock::cache

@@ -6,9 +6,9 @@
 
 #include "base/similar_names.h"
 #include "base/texts.h"
-#include "declare.h"
 #include "fmt/format.h"
 #include "report_text.h"
+#include "subcommands.h"
 
 namespace opdock::cli {
 namespace {
@@ -150,7 +150,7 @@ CommandInfo describe(const CLI::App& app) {
 struct Declared {
   Arguments args;
   CLI::App app{"Opdock finds, checks, loads and calls op plugins.", "opdock"};
-  Declared() { declare(&app, &args); }
+  Declared() { declare_subcommands(&app, &args); }
 };
 
 }  // namespace

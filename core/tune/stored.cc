@@ -6,8 +6,8 @@
 #include <ctime>
 #include <optional>
 
-#include "cache/collect.h"
 #include "cache/entry.h"
+#include "cache/evict.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 

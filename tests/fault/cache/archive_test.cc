@@ -332,7 +332,7 @@ TEST(Manage, ClearTouchesNothingOfALaterLayout) {
   make_folder(folder.path("cache/v2"));
   write(folder.path("cache/v2/entry"), "x");
   write(folder.path("cache/v1/unknown"), "x");
-  collect_now(folder, 0);
+  evict_now(folder, 0);
   clear(layout(folder));
   EXPECT_EQ(read(folder.path("cache/v2/entry")), "x");
   EXPECT_EQ(read(folder.path("cache/v1/unknown")), "x");

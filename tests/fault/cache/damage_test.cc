@@ -194,7 +194,7 @@ TEST_F(Damage, NewerFormatIsLeftAlone) {
   EXPECT_EQ(cache->publish_blobs(request(), maker(), blobs(), &reasons), nullptr);
   EXPECT_TRUE(has(reasons, Code::kCacheNewer)) << text(reasons);
   make_older(path_, 1 << 30);
-  collect_now(folder_, 0);
+  evict_now(folder_, 0);
   EXPECT_EQ(read(path_), bytes);
   // Another compiler's variant of the same request still works.
   reasons.clear();

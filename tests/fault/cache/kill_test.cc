@@ -52,11 +52,11 @@ int publish(const CacheFolder& folder, bool is_folder, std::vector<Reason>* reas
   return entry == nullptr;
 }
 
-// Expects a collection to remove what dead processes left, once it is so old that no process can be
+// Expects an eviction to remove what dead processes left, once it is so old that no process can be
 // about to lock it.
 void expect_swept(const CacheFolder& folder) {
   make_older(folder.path("cache/v1/tmp"), 120);
-  collect_now(folder, UINT64_MAX);
+  evict_now(folder, UINT64_MAX);
   EXPECT_TRUE(folder.temp().empty()) << folder.temp()[0];
 }
 

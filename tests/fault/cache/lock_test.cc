@@ -153,7 +153,7 @@ TEST(Lock, AStoppedHolderHoldsUpNobodyElse) {
   EXPECT_NE(cache->lock(request(), maker("fedcba9876543210"), nullptr, &reasons), nullptr);
   EXPECT_NE(cache->publish_blobs(request(), maker(), blobs(), &reasons), nullptr);
   EXPECT_EQ(cache->find(request(), nullptr, &reasons).size(), 1u);
-  collect_now(folder, UINT64_MAX);
+  evict_now(folder, UINT64_MAX);
   EXPECT_TRUE(reasons.empty()) << text(reasons);
 }
 
@@ -289,13 +289,13 @@ TEST_P(NoLocks, GoesOnUnlocked) {
   EXPECT_NE(publish_plugin(cache.get(), &reasons), nullptr) << text(reasons);
   EXPECT_TRUE(folder.temp().empty());
   // Without locks, an entry that was used within the last day may be in use somewhere.
-  collect_now(folder, 0);
+  evict_now(folder, 0);
   EXPECT_EQ(cache->find(request(), nullptr, nullptr).size(), 1u);
   make_older(first->path(), 7200);
-  collect_now(folder, 0);
+  evict_now(folder, 0);
   EXPECT_EQ(cache->find(request(), nullptr, nullptr).size(), 1u);
   make_older(first->path(), 2 * 86400);
-  collect_now(folder, 0);
+  evict_now(folder, 0);
   EXPECT_EQ(cache->find(request(), nullptr, nullptr).size(), 0u);
   disarm();
   publish_unrelated_entry(folder);

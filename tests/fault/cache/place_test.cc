@@ -194,7 +194,7 @@ TEST_P(ReadOnly, FindsAndWritesNothing) {
     cache->remember_failure(request("new"), maker(), reasons, "log");
     EXPECT_FALSE(cache->failure(request("new"), maker(), nullptr));
   }
-  collect_now(folder, 0);
+  evict_now(folder, 0);
   disarm();
   expect_cache_usable(folder);
 }

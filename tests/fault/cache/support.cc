@@ -65,8 +65,8 @@ void make_older(const std::string& path, int64_t seconds) {
   }
 }
 
-cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes) {
-  return cache::collect({folder.path("cache")}, max_bytes);
+cache::Evicted evict_now(const CacheFolder& folder, uint64_t max_bytes) {
+  return cache::evict({folder.path("cache")}, max_bytes);
 }
 
 // The head is the magic, the format number, and the first four bytes of their SHA-256

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "cache/collect.h"
+#include "cache/evict.h"
 #include "cache_folder.h"
 #include "faults.h"
 
@@ -25,7 +25,7 @@ void publish_unrelated_entry(const CacheFolder& folder);
 
 // Sets the modification time of a file, or of everything in a folder, to this many seconds ago.
 void make_older(const std::string& path, int64_t seconds);
-cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes);
+cache::Evicted evict_now(const CacheFolder& folder, uint64_t max_bytes);
 // Returns an entry's bytes with the head of a future format.
 std::string newer_format(std::string bytes);
 

@@ -27,7 +27,7 @@ bool is_there(const CacheFolder& folder, const std::string& source) {
   return !folder.open()->find(request(source), nullptr, nullptr).empty();
 }
 
-TEST(Collect, TakesTheLeastRecentlyUsed) {
+TEST(Evict, TakesTheLeastRecentlyUsed) {
   CacheFolder folder;
   for (const char* source : {"a", "b", "c", "d"}) {
     make_older(publish(folder, source)->path(), 7200);
@@ -37,30 +37,30 @@ TEST(Collect, TakesTheLeastRecentlyUsed) {
   make_older(folder.path("cache/v1/kernels/" + request("b").key().substr(0, 2) + "/" +
                          request("b").key() + "/" + maker().id),
              9000);
-  const uint64_t all = collect_now(folder, UINT64_MAX).kept_bytes;
-  const cache::Collected done = collect_now(folder, all - 1);
+  const uint64_t all = evict_now(folder, UINT64_MAX).kept_bytes;
+  const cache::Evicted done = evict_now(folder, all - 1);
   EXPECT_EQ(done.removed, 1u);
   EXPECT_EQ(done.kept_bytes, all - done.removed_bytes);
   EXPECT_FALSE(is_there(folder, "b"));
   // removes d; a and c were used within the last ten minutes
-  EXPECT_EQ(collect_now(folder, 0).removed, 1u);
+  EXPECT_EQ(evict_now(folder, 0).removed, 1u);
   EXPECT_TRUE(is_there(folder, "a"));
   EXPECT_TRUE(is_there(folder, "c"));
 }
 
-TEST(Collect, TakesNothingThatIsInUse) {
+TEST(Evict, TakesNothingThatIsInUse) {
   CacheFolder folder;
   const auto entry = publish(folder, "a");
   const auto plugin = publish_plugin(folder.open().get(), nullptr);
   make_older(entry->path(), kYear);
   make_older(plugin->path(), kYear);
-  const cache::Collected done = collect_now(folder, 0);
+  const cache::Evicted done = evict_now(folder, 0);
   EXPECT_EQ(done.removed, 0u);
   EXPECT_EQ(done.in_use, 2u);
   EXPECT_EQ(read(plugin->folder() + "/axpy.so"), kLibrary);
 }
 
-TEST(Collect, TakesNothingThatAnotherProcessUses) {
+TEST(Evict, TakesNothingThatAnotherProcessUses) {
   CacheFolder folder;
   const std::string path = publish(folder, "a")->path();
   int ready[2];
@@ -75,20 +75,20 @@ TEST(Collect, TakesNothingThatAnotherProcessUses) {
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   make_older(path, kYear);
-  EXPECT_EQ(collect_now(folder, 0).in_use, 1u);
+  EXPECT_EQ(evict_now(folder, 0).in_use, 1u);
   kill(child, SIGKILL);
   wait_for(child);
-  EXPECT_EQ(collect_now(folder, 0).removed, 1u);
+  EXPECT_EQ(evict_now(folder, 0).removed, 1u);
   EXPECT_FALSE(is_there(folder, "a"));
   close(ready[0]);
   close(ready[1]);
 }
 
-TEST(Collect, TakesWhatNobodyUses) {
+TEST(Evict, TakesWhatNobodyUses) {
   CacheFolder folder;
   make_older(publish(folder, "a")->path(), 7200);
   make_older(publish_plugin(folder.open().get(), nullptr)->path(), 7200);
-  const cache::Collected done = collect_now(folder, 0);
+  const cache::Evicted done = evict_now(folder, 0);
   EXPECT_EQ(done.removed, 2u);
   EXPECT_EQ(done.kept_bytes, 0u);
   EXPECT_TRUE(folder.list("kernels").empty());
@@ -97,38 +97,38 @@ TEST(Collect, TakesWhatNobodyUses) {
   expect_cache_usable(folder);
 }
 
-TEST(Collect, LeavesABuildAlone) {
+TEST(Evict, LeavesABuildAlone) {
   CacheFolder folder;
   const auto cache = folder.open();
   const auto made = cache->make_folder(nullptr);
   write(*made + "/object.o", "half");
   make_older(folder.path("cache/v1/tmp"), kYear);
-  EXPECT_EQ(collect_now(folder, 0).swept, 0u);
+  EXPECT_EQ(evict_now(folder, 0).swept, 0u);
   EXPECT_EQ(read(*made + "/object.o"), "half");
 }
 
-TEST(Collect, SweepsOldLocksButNotHeldOnes) {
+TEST(Evict, SweepsOldLocksButNotHeldOnes) {
   CacheFolder folder;
   const auto cache = folder.open();
   const auto held = cache->lock(request(), maker(), nullptr, nullptr);
   cache->lock(request("b"), maker(), nullptr, nullptr);
   make_older(folder.path("cache/v1/locks"), kYear);
-  collect_now(folder, UINT64_MAX);
+  evict_now(folder, UINT64_MAX);
   EXPECT_EQ(folder.list("locks").size(), 2u);  // the held one and the collector's own
   EXPECT_NE(cache->lock(request("b"), maker(), nullptr, nullptr), nullptr);
 }
 
-TEST(Collect, KeepsTheBadForAWhileAndNotTooMany) {
+TEST(Evict, KeepsTheBadForAWhileAndNotTooMany) {
   CacheFolder folder;
   for (int i = 0; i < 20; ++i) {
     const std::string path = publish(folder, "a")->path();
     write(path, "damaged");
     EXPECT_FALSE(is_there(folder, "a"));
   }
-  collect_now(folder, UINT64_MAX);
+  evict_now(folder, UINT64_MAX);
   EXPECT_EQ(folder.list("bad").size(), 32u);  // 16 entries, each with its reason
   make_older(folder.path("cache/v1/bad"), 8 * 86400);
-  collect_now(folder, UINT64_MAX);
+  evict_now(folder, UINT64_MAX);
   EXPECT_TRUE(folder.list("bad").empty());
 }
 
@@ -156,9 +156,9 @@ TEST_P(Clock, EvictsNothingNewOrInUse) {
   const auto build = made->make_folder(nullptr);
   shift_clock(GetParam());
   publish(folder, "c");
-  EXPECT_EQ(collect_now(folder, 0).removed, 0u);
+  EXPECT_EQ(evict_now(folder, 0).removed, 0u);
   shift_clock(0);
-  EXPECT_EQ(collect_now(folder, 0).removed, 0u);
+  EXPECT_EQ(evict_now(folder, 0).removed, 0u);
   EXPECT_EQ(access(build->c_str(), F_OK), 0);
   for (const char* source : {"a", "b", "c"}) EXPECT_TRUE(is_there(folder, source));
 }
@@ -179,11 +179,11 @@ TEST_P(Clock, WhatWasNotUsedSinceIsEvictedInTheEnd) {
   CacheFolder folder;
   const std::string path = publish(folder, "a")->path();
   make_older(path, GetParam());
-  collect_now(folder, 0);  // corrects the time of an entry dated in the future
+  evict_now(folder, 0);  // corrects the time of an entry dated in the future
   if (GetParam() < 0) {
     EXPECT_LT(std::abs(modified(path) - std::time(nullptr)), 60);
     make_older(path, 7200);
-    EXPECT_EQ(collect_now(folder, 0).removed, 1u);
+    EXPECT_EQ(evict_now(folder, 0).removed, 1u);
   }
   EXPECT_FALSE(is_there(folder, "a"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/collect.h"
+#include "cache/evict.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -247,8 +247,8 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
   return true;
 }
 
-Collected collect(const Layout& layout, uint64_t max_bytes) {
-  Collected result;
+Evicted evict(const Layout& layout, uint64_t max_bytes) {
+  Evicted result;
   struct stat status{};
   if (stat(layout.base().c_str(), &status) != 0) return result;  // nothing was ever kept
   if (make_folders(layout.locks()) != 0 || make_folders(layout.temp()) != 0) return result;
@@ -286,16 +286,16 @@ Collected collect(const Layout& layout, uint64_t max_bytes) {
   return result;
 }
 
-void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published) {
+void evict_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published) {
   Usage usage;
   const int64_t now = now_seconds();
   const bool is_known = read_usage(layout, &usage);
   const int64_t age = now >= usage.walked ? now - usage.walked : usage.walked - now;
   usage.bytes += published;
-  // Collects at most every 10 s: what could not be removed a moment ago can hardly be removed now.
+  // Evicts at most every 10 s: what could not be removed a moment ago can hardly be removed now.
   const bool is_over = usage.bytes > max_bytes && age >= 10;
   if (!is_known || is_over || age > 6 * kHour) {
-    collect(layout, max_bytes);
+    evict(layout, max_bytes);
   } else {
     write_usage(layout, usage);
   }

@@ -1,4 +1,5 @@
-// The ways in which an op can become available on this machine, and what speaks against each.
+// Judges how ready this machine is for each way to get an op: binary plugins, run-time compilation
+// and building from source.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +11,8 @@
 
 namespace opdock {
 
-struct BuildRoute {
+// Whether one of these ways works here.
+struct Readiness {
   std::string name;             // "binary plugins", "building from source", …
   std::string found;            // what it would use: "g++ 12.2.0, Meson 1.12.0"; may be empty
   std::vector<Reason> reasons;  // what is missing or incompatible
@@ -22,6 +24,6 @@ struct BuildRoute {
 
 // Judges the ways by the same rules as building. Starts the tools to ask for their versions (once
 // per process), so the first call takes a second; loads no compiler. Thread-safe.
-std::vector<BuildRoute> find_routes(const MachineFacts& machine);
+std::vector<Readiness> judge_readiness(const MachineFacts& machine);
 
 }  // namespace opdock

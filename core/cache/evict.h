@@ -10,7 +10,7 @@
 
 namespace opdock::cache {
 
-// A variant as the collection sees it: only by its folder names and file times.
+// A variant as the eviction sees it: only by its folder names and file times.
 struct Variant {
   std::string kind, key, maker;  // maker: its file name
   std::string path;              // the entry file, or the folder
@@ -19,8 +19,8 @@ struct Variant {
 };
 std::vector<Variant> list_variants(const Layout& layout);
 
-struct Collected {
-  bool busy = false;  // another process was collecting: nothing was done
+struct Evicted {
+  bool busy = false;  // another process was evicting: nothing was done
   size_t removed = 0;
   uint64_t removed_bytes = 0;
   uint64_t kept_bytes = 0;  // size of all entries that are left, of all kinds
@@ -31,11 +31,11 @@ struct Collected {
 // Removes the least recently used entries until at most max_bytes are left, except entries that a
 // live process holds, that were used within the last ten minutes, or that are in a newer format.
 // Then sweeps leftovers. Ages are measured by the file system's own clock.
-Collected collect(const Layout& layout, uint64_t max_bytes);
+Evicted evict(const Layout& layout, uint64_t max_bytes);
 
-// Calls collect() if a running estimate exceeds the limit or the last collection was hours ago.
+// Calls evict() if a running estimate exceeds the limit or the last eviction was hours ago.
 // published: bytes that were just added.
-void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published);
+void evict_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published);
 
 // Removes a variant, and the folders above it that become empty. Returns false if a live process
 // uses it. On a file system without locks, a variant that was used within a day (now: by the file

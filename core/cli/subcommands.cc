@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "declare.h"
+#include "subcommands.h"
 
 #include <climits>
 #include <cstdint>
@@ -406,7 +406,7 @@ void declare_help(CLI::App* app, Arguments* args) {
 
 }  // namespace
 
-void declare(CLI::App* app, Arguments* args) {
+void declare_subcommands(CLI::App* app, Arguments* args) {
   app->footer(kFooter);
   app->set_version_flag("--version", opdock_version(), "Print the version and exit");
   app->require_subcommand(1);
