@@ -2,6 +2,8 @@
 """Tests the chain end to end: real sources, real tools, new processes; and where no tool is
 reachable."""
 
+import atexit
+import functools
 import json
 import os
 import platform
@@ -16,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+from programs import Programs
 
 TREE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
@@ -83,6 +86,15 @@ class Done:
         return json.loads(self.out.splitlines()[-1])
 
 
+@functools.cache
+def torch_programs():
+    """Returns a server of programs that have imported torch: a reference needs it, and the import
+    takes longer than the rest of a test."""
+    made = Programs("import numpy, torch", dict(os.environ))
+    atexit.register(made.close)
+    return made
+
+
 class Room:
     """A folder of plugins and a cache, and processes that see only these and nothing of the
     user's."""
@@ -119,10 +131,17 @@ class Room:
             )
         )
 
+    def no_tools(self, variables):
+        """Returns variables with which no program can be found by its name."""
+        return {"PATH": str(self.top / "empty"), "VIRTUAL_ENV": "", **variables}
+
     def without_tools(self, code=USE, **variables):
         """Does what run() does, where no program can be found by its name."""
-        gone = {"PATH": str(self.top / "empty"), "VIRTUAL_ENV": "", **variables}
-        return self.run(code, **gone)
+        return self.run(code, **self.no_tools(variables))
+
+    def with_torch(self, code, **variables):
+        """Does what without_tools() does, in a process that has imported torch before."""
+        return Done(torch_programs().run(code, {**self.environment, **self.no_tools(variables)}))
 
 
 @pytest.fixture
@@ -308,7 +327,7 @@ print(json.dumps({"y": [r.tolist() for r in results], "out": out.tolist(),
 
 def test_the_reference_takes_torch_tensors_too(room, torch):
     room.add()
-    done = room.without_tools(
+    done = room.with_torch(
         "import json, torch, opdock\n"
         "y = opdock.ops.triple(torch.arange(3, dtype=torch.float32))\n"
         "assert isinstance(y, torch.Tensor)\n"
@@ -335,7 +354,7 @@ flags = ["in-place"]
     (made / "plugin.toml").write_text(toml)
     swapped = "def swapped(x, y):\n    return y, x.view(-1)\n"
     (made / "reference.py").write_text(REFERENCE + swapped)
-    done = room.without_tools(
+    done = room.with_torch(
         "import json, torch, opdock\n"
         "x, y = torch.arange(3.0), torch.ones(3)\n"
         "assert opdock.ops.triple(x, out=x) is x\n"
@@ -361,17 +380,17 @@ for _ in range(2):
     seeded.append([kept(x), kept(x), kept(t), kept(t), kept(t, theirs), kept(t, theirs)])
 print(json.dumps([found, seeded]))
 """
-    found, (seeded, again) = room.without_tools(code, OPDOCK_FALLBACK="silent").json
+    found, (seeded, again) = room.with_torch(code, OPDOCK_FALLBACK="silent").json
     assert found[2:4] == found[:2]
     assert seeded == again
     different = [str(mask) for mask in [*found[:2], found[4], *seeded]]
     assert len(set(different)) == len(different)
 
 
-def test_an_exception_of_the_reference_reaches_the_caller(room):
+def test_an_exception_of_the_reference_reaches_the_caller(room, torch):
     made = room.add()
     (made / "reference.py").write_text("def triple(x, *, by=3.0):\n    return 1 / 0\n")
-    done = room.without_tools(
+    done = room.with_torch(
         "import json, numpy, opdock\n"
         "try:\n    opdock.ops.triple(numpy.ones(2, 'float32'))\n"
         "except ZeroDivisionError as error:\n    print(json.dumps(str(error)))",
@@ -380,10 +399,10 @@ def test_an_exception_of_the_reference_reaches_the_caller(room):
     assert done.json == "division by zero"
 
 
-def test_a_result_that_breaks_the_shape_rule_is_refused(room):
+def test_a_result_that_breaks_the_shape_rule_is_refused(room, torch):
     made = room.add()
     (made / "reference.py").write_text("def triple(x, *, by=3.0):\n    return x[:1]\n")
-    done = room.without_tools(
+    done = room.with_torch(
         "import json, numpy, opdock\n"
         "try:\n    opdock.ops.triple(numpy.ones(2, 'float32'))\n"
         "except RuntimeError as error:\n    print(json.dumps(str(error)))",
@@ -456,7 +475,7 @@ print(json.dumps(told))
 """
     work = room.top / "work"
     work.mkdir()
-    done = room.without_tools(f"import os; os.chdir({str(work)!r})\n" + code)
+    done = room.with_torch(f"import os; os.chdir({str(work)!r})\n" + code)
     first = ["ModuleNotFoundError: No module named 'no_such_module'"]
     second = ["ModuleNotFoundError: No module named 'no_such_package'"]
     assert done.json == [first, 1, first, 1, first, 1, second, 2, second, 2, [3.0], 3]
@@ -465,7 +484,7 @@ print(json.dumps(told))
 def test_a_reference_that_calls_its_own_op_while_imported_is_refused_at_once(room, torch):
     own = "import opdock, torch\nopdock.ops.triple(torch.ones(2))\n"
     (room.add() / "reference.py").write_text(own + REFERENCE)
-    told = room.without_tools("import signal; signal.alarm(100)\n" + REFUSED).json
+    told = room.with_torch("import signal; signal.alarm(100)\n" + REFUSED).json
     reason = next(one for one in told["reasons"] if one["code"] == "reference-unusable")
     assert "within-itself" in reason["found"]
 
@@ -485,12 +504,12 @@ dead = [call() for _ in range(3)]
 gc.collect()
 print(json.dumps([reference() is None for reference in dead]))
 """
-    assert room.without_tools(code).json == [True, True, True]
+    assert room.with_torch(code).json == [True, True, True]
 
 
-def test_a_warning_turned_into_an_error_is_that_error(room):
+def test_a_warning_turned_into_an_error_is_that_error(room, torch):
     room.add()
-    done = room.without_tools(
+    done = room.with_torch(
         "import warnings, numpy, opdock\n"
         "warnings.simplefilter('error')\n"
         "try:\n    opdock.ops.triple(numpy.ones(2, 'float32'))\n"

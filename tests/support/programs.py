@@ -10,6 +10,7 @@ line from standard input, as JSON: {"text", "arguments", "env", "out", "err"}, w
 are files to write. It answers each with a line that holds the exit status, negative for a signal.
 """
 
+import gc
 import json
 import os
 import signal
@@ -85,6 +86,11 @@ if __name__ == "__main__":
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     OWN_PATH = [path for path in sys.path[1:] if path not in given]
     exec(compile(sys.argv[1], "<prelude>", "exec"), {"__name__": "__main__"})
+    # A child collects garbage at its end at the latest. It would then visit all objects of the
+    # prelude, and each visit writes to the object, so that most of the memory that the child shares
+    # with the server would be copied.
+    gc.collect()
+    gc.freeze()
     text = serve()
     if text is not None:
         exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
