@@ -90,6 +90,16 @@ bool write_file(const fs::path& path, const std::string& text) {
   return !file.fail();
 }
 
+// Adds the compiler to the hash. A different compiler under the same name has a different size or
+// date.
+void add_compiler(const std::vector<std::string>& cxx, opdock::FieldHasher* hash) {
+  for (const std::string& word : cxx) hash->add("-c").add(word);
+  std::error_code failed;
+  const fs::path program = cxx[0].find('/') == cxx[0].npos ? find_program(cxx[0]) : cxx[0];
+  hash->add(std::to_string(fs::file_size(program, failed)));
+  hash->add(std::to_string(fs::last_write_time(program, failed).time_since_epoch().count()));
+}
+
 std::string name_of(const KernelSource& source, const std::vector<std::string>& cxx) {
   opdock::FieldHasher hash;
   hash.add(kRecipe)
@@ -102,13 +112,17 @@ std::string name_of(const KernelSource& source, const std::vector<std::string>& 
   for (const std::string& option : source.options) hash.add("-o").add(option);
   for (const std::string& kernel : source.kernels) hash.add("-k").add(kernel);
   hash.add(std::to_string(source.warp_size)).add(std::to_string(source.arch));
-  for (const std::string& word : cxx) hash.add("-c").add(word);
-  // A different compiler under the same name has a different size or date.
-  std::error_code failed;
-  const fs::path program = cxx[0].find('/') == cxx[0].npos ? find_program(cxx[0]) : cxx[0];
-  hash.add(std::to_string(fs::file_size(program, failed)));
-  hash.add(std::to_string(fs::last_write_time(program, failed).time_since_epoch().count()));
+  add_compiler(cxx, &hash);
   return opdock::to_hex(hash.finish()).substr(0, 32);
+}
+
+// Returns the name of the object file that device_calls.cc is compiled to. It is the same for all
+// sources.
+std::string calls_name(const std::vector<std::string>& cxx) {
+  opdock::FieldHasher hash;
+  hash.add(kRecipe).add(kModuleText).add(kDeviceCallsText).add(kDeviceCallsCode);
+  add_compiler(cxx, &hash);
+  return "calls-" + opdock::to_hex(hash.finish()).substr(0, 32) + ".o";
 }
 
 // Returns whether a header's name stays below the folder that it is written to.
@@ -125,8 +139,10 @@ void erase_all(std::string* text, const std::string& what) {
     text->erase(at, what.size());
 }
 
+// Builds work/library.so. Nothing but `shared`, the object file of device_calls.cc, outlasts
+// `work`: it is compiled only if it does not exist, which saves half the time of a small kernel.
 bool build(const KernelSource& source, const std::vector<std::string>& cxx, const fs::path& work,
-           std::string* problem) {
+           const fs::path& shared, std::string* problem) {
   // The engine's own headers come last, so that they replace copies of another version among the
   // source's.
   std::vector<std::pair<std::string, std::string>> files = source.headers;
@@ -184,11 +200,11 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
   std::vector<std::string> link = cxx;
   for (const std::string& option :
        {std::string("-shared"), std::string("-Wl,-Bsymbolic,-z,defs,-z,now"), at + "kernels.o",
-        at + "calls.o", std::string("-lm"), std::string("-o"), at + "library.so"})
+        shared.string(), std::string("-lm"), std::string("-o"), at + "library.so"})
     link.push_back(option);
-  for (const std::vector<std::string>& command : {kernels, calls, link}) {
+  const auto run = [&](const std::vector<std::string>& command) {
     std::string output;
-    if (run_program(command, &output)) continue;
+    if (run_program(command, &output)) return true;
     erase_all(&output, at + "include/");
     erase_all(&output, at + "program/");
     erase_all(&output, "/softgpu/");
@@ -199,8 +215,19 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
                      "vocabulary of opdock/device.cuh (docs/reference/vocabulary.md):\n" +
                          words;
     return false;
+  };
+  if (!run(kernels)) return false;
+  std::error_code failed;
+  if (!fs::exists(shared, failed)) {
+    if (!run(calls)) return false;
+    // Processes that compile other sources meanwhile may do the same: the last one's file stays.
+    fs::rename(work / "calls.o", shared, failed);
+    if (failed) {
+      *problem = shared.string() + " cannot be made: " + failed.message();
+      return false;
+    }
   }
-  return true;
+  return run(link);
 }
 
 }  // namespace
@@ -233,7 +260,7 @@ std::string compile_kernels(const KernelSource& source, const std::string& folde
   } else {
     const fs::path work = root / (name + ".work");
     fs::remove_all(work, failed);
-    if (build(source, cxx, work, problem)) {
+    if (build(source, cxx, work, root / calls_name(cxx), problem)) {
       fs::rename(work / "library.so", library, failed);
       if (failed) *problem = library.string() + " cannot be made: " + failed.message();
       if (!failed) made = library.string();

@@ -47,6 +47,41 @@ TEST(Compile, APluginsOwnHeadersAreItsOwn) {
   EXPECT_NE(problem.find("as it was packed"), problem.npos) << problem;
 }
 
+// What is the same for all sources is compiled once.
+TEST(Compile, TheCallsOfTheEngineAreSharedByAllSources) {
+  namespace fs = std::filesystem;
+  std::string folder = testing::TempDir() + "softgpu-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  KernelSource source;
+  source.headers = headers_with({});
+  source.kernels = {"k"};
+  const auto compile = [&](const std::string& value) {
+    source.program =
+        "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(1) k(int* y) { *y = " + value + "; }\n";
+    std::string problem;
+    const std::string library = compile_kernels(source, folder, &problem);
+    EXPECT_NE(library, "") << problem;
+    const std::vector<Kernel> kernels = open_kernels(library, &problem);
+    ASSERT_EQ(kernels.size(), 1u) << problem;
+    const DeviceArray<int> y(1);
+    EXPECT_EQ(finding_of(launch_of(kernels[0], 1, 1, y.data())), "");
+    EXPECT_EQ(std::to_string(y.get()[0]), value);
+  };
+  const auto objects = [&] {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".o") found.push_back(entry.path());
+    return found;
+  };
+  compile("5");
+  ASSERT_EQ(objects().size(), 1u);
+  const fs::file_time_type made = fs::last_write_time(objects()[0]);
+  compile("7");
+  ASSERT_EQ(objects().size(), 1u);
+  EXPECT_EQ(fs::last_write_time(objects()[0]), made);
+  fs::remove_all(folder);
+}
+
 TEST(Programs, AreNotLookedForInTheWorkingDirectory) {
   namespace fs = std::filesystem;
   std::string folder = testing::TempDir() + "softgpu-XXXXXX";
