@@ -59,14 +59,16 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
   View* const all = many != nullptr ? many.get() : few;
   View* end = all;
   uint32_t index = 0;
-  const auto add = [&](const opdock_tensor& x, View::Role role) {
+  const auto add = [&](const opdock_tensor& x, View::Role role, bool is_apart = false) {
     const views::Extent extent = views::extent_of(x);
-    if (extent.low != extent.high) *end++ = {extent, &x, index, role};
+    if (extent.low != extent.high) *end++ = {extent, &x, index, role, is_apart};
     ++index;
   };
+  const TensorRules* const rules = target.tensor_rules.get();
   each_tensor(function, args, [&](ArgumentPlace place, const opdock_value& value) {
     const bool written = (params[place.param].flags & OPDOCK_PARAM_WRITTEN) != 0;
-    add(*value.as.tensor, written ? View::kWritten : View::kRead);
+    const bool is_apart = rules != nullptr && rules->is_apart(place.param);
+    add(*value.as.tensor, written ? View::kWritten : View::kRead, is_apart);
     return true;
   });
   const uint32_t first_output = index;

@@ -25,7 +25,8 @@ class Comparison {
   bool pass(const View& a, const View& b) {
     if (!views::overlap(a.extent, b.extent)) return true;
     const bool outputs = a.role == View::kOutput && b.role == View::kOutput;
-    if (in_place_ && !outputs && same_view(*a.tensor, *b.tensor)) return true;
+    const bool may_be_one = in_place_ && !outputs && !a.is_apart && !b.is_apart;
+    if (may_be_one && same_view(*a.tensor, *b.tensor)) return true;
     const views::Overlap found = views::shared_memory(*a.tensor, a.extent, *b.tensor, b.extent);
     if (found == views::Overlap::kNone) return true;
     conflict_ = {std::min(a.index, b.index), std::max(a.index, b.index), found};

@@ -18,6 +18,7 @@ struct View {
   const opdock_tensor* tensor;
   uint32_t index;  // the caller's number for it
   Role role;
+  bool is_apart = false;  // no output may be this very tensor
 };
 
 struct MemoryConflict {
@@ -26,7 +27,8 @@ struct MemoryConflict {
 };
 
 // Finds two views that share memory and of which at least one is written; nullopt if there are
-// none. in_place: a view that is not an output may be identical to another one. Sorts the views by
+// none. in_place: a view that is not an output may be identical to another one, unless one of the
+// two is_apart. Sorts the views by
 // address, so that it compares only views whose extents overlap and, among many views whose rows
 // interleave, only those that overlap within a row.
 std::optional<MemoryConflict> find_conflict(const View* all, size_t count, bool in_place);

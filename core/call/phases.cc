@@ -7,6 +7,7 @@
 #include "call/random.h"
 #include "call/tensor_check.h"
 #include "call/workspace.h"
+#include "opdock/types.hpp"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -175,6 +176,15 @@ opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_
     to_check.compare_exchange_strong(left, left - 1, std::memory_order_relaxed);
   }
   return check_rules(in, args, plan);
+}
+
+opdock_status check_tensor_rules(Invocation* in, const opdock_value* args) {
+  try {
+    in->target->tensor_rules->check(args);
+    return OPDOCK_OK;
+  } catch (const Error& broken) {
+    return in->fail(broken.status(), broken.what());
+  }
 }
 
 opdock_status prepare_target(Invocation* in) {

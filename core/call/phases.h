@@ -40,12 +40,19 @@ opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t n
 // calls it must equal the result of the op's shape rules. Otherwise returns OPDOCK_INTERNAL and
 // writes a text.
 opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_plan& plan);
+// Checks the op's rules about its tensors in full, for arguments that did not pass quickly.
+opdock_status check_tensor_rules(Invocation* in, const opdock_value* args);
 
 // Plans into *plan, whose struct_size is the host's and whose outputs have room for in->tensors.
 [[gnu::always_inline]] inline opdock_status plan_once(Invocation* in, const opdock_value* args,
                                                       uint32_t num_args, opdock_plan* plan) {
   const uint32_t tensors = in->tensors;
   opdock_output* const outputs = plan->outputs;
+  const TensorRules* const rules = in->target->tensor_rules.get();
+  if (rules != nullptr && !rules->pass(args)) {
+    const opdock_status checked = check_tensor_rules(in, args);
+    if (checked != OPDOCK_OK) return checked;
+  }
   plan->num_outputs = tensors;
   plan->workspace_bytes = 0;
   plan->workspace_alignment = 0;

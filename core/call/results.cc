@@ -5,6 +5,7 @@
 #include <new>
 
 #include "call/call.h"
+#include "opdock/types.hpp"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -133,7 +134,26 @@ opdock_status ResultSet::take(const opdock_plan& plan, bool may_lack, const Erro
     if (status != OPDOCK_OK) return status;
     to += in_.tensors_of(i);
   }
-  return check_outputs(function, *in_.target, plan, tensors_, in_.tensors, may_lack, error);
+  const opdock_status status =
+      check_outputs(function, *in_.target, plan, tensors_, in_.tensors, may_lack, error);
+  const TensorRules* const rules = in_.target->tensor_rules.get();
+  if (status != OPDOCK_OK || rules == nullptr || !rules->binds_results()) return status;
+  return check_rules(*rules);
+}
+
+// Checks the caller's tensors by the op's rules; the host's own are contiguous.
+opdock_status ResultSet::check_rules(const TensorRules& rules) {
+  uint32_t output = 0;
+  try {
+    for (uint32_t i = 0; i < count_; ++i) {
+      if (!in_.function.schema().returns[i].is_fresh_tensor()) continue;
+      for (uint32_t k = 0; k < in_.tensors_of(i); ++k, ++output)
+        if (tensors_[output] != nullptr) rules.check_result(i, output, tensors_[output]);
+    }
+  } catch (const Error& broken) {
+    return in_.fail(broken.status(), broken.what());
+  }
+  return OPDOCK_OK;
 }
 
 opdock_status ResultSet::allocate(const opdock_plan& plan, const ErrorBuffer& error) {

@@ -41,6 +41,7 @@ class ResultSet {
 
  private:
   opdock_status take_one(uint32_t i, bool may_lack, opdock_tensor** to);
+  opdock_status check_rules(const TensorRules& rules);
   opdock_status refuse(uint32_t i, const std::string& text);
   void release();
 

@@ -44,7 +44,7 @@ bool Target::takes(opdock_dtype dtype) const {
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
                       const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules,
-                      Tuning* tuning) {
+                      Tuning* tuning, std::unique_ptr<const TensorRules> tensor_rules) {
   const std::lock_guard lock(targets_here.mutex);
   std::unique_ptr<Target>& place = targets_here.targets[{op, device.type, device.index}];
   if (place != nullptr) return place.get();
@@ -58,6 +58,7 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->tuning = tuning;
   place->dtypes = dtypes;
   place->rules = std::move(rules);
+  place->tensor_rules = std::move(tensor_rules);
   place->plans_to_check = place->rules.empty() ? 0 : plans_to_check();
   if (dtypes.empty()) place->dtype_bits.fill(0xff);
   for (opdock_dtype one : dtypes) {

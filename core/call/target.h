@@ -10,6 +10,7 @@
 
 #include "base/fork_aware_lock.h"
 #include "call/kernels.h"
+#include "call/tensor_rules.h"
 #include "driver/driver.h"
 #include "opdock/plugin.h"
 #include "schema/shape_rule.h"
@@ -38,6 +39,8 @@ struct Target {
   // The initial value of each call's opdock_call: host, device and facts filled in, the rest zero.
   opdock_call call{};
 
+  // What the host checks of the tensors before plan; NULL if the op declares nothing of them.
+  std::unique_ptr<const TensorRules> tensor_rules;
   // The op's shape rules; empty for an op without fresh tensors (and in tests of the call path).
   std::vector<ShapeRule> rules;
   // How many more plans are compared with the rules.
@@ -63,7 +66,8 @@ struct Target {
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
                       const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules = {},
-                      Tuning* tuning = nullptr);
+                      Tuning* tuning = nullptr,
+                      std::unique_ptr<const TensorRules> tensor_rules = nullptr);
 
 // Facts of the CPU; static.
 const opdock_device_facts* cpu_facts();

@@ -263,9 +263,14 @@ Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Cha
       return nullptr;
     }
   }
+  std::unique_ptr<const TensorRules> tensor_rules;
+  if (!read_tensor_rules(*op, declared->rules, &tensor_rules, &error)) {
+    reasons->push_back(error);
+    return nullptr;
+  }
   Tuning* const tuning = tuning_of(*plugin, wanted.device, *facts, driver, runtime, reasons);
   return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes,
-                       std::move(declared->rules), tuning);
+                       std::move(declared->rules), tuning, std::move(tensor_rules));
 }
 
 }  // namespace opdock

@@ -23,6 +23,10 @@ const char* formula_of(const opdock_op& op) {
   return OPDOCK_HAS(&op, opdock_op, formula) ? op.formula : nullptr;
 }
 
+uint32_t num_tensor_rules(const opdock_op& op) {
+  return OPDOCK_HAS(&op, opdock_op, tensor_rules) ? op.num_tensor_rules : 0;
+}
+
 std::string text_or_null(const char* text) {
   return text == nullptr ? "NULL" : text;
 }
@@ -110,6 +114,11 @@ class Checker {
     }
     if (op->num_shape_rules != 0) require(op->shape_rules, where + "shape_rules");
     if (op->num_gradients != 0) require(op->gradients, where + "gradients");
+    for (uint32_t i = 0; i < num_tensor_rules(*op); ++i) {
+      require(op->tensor_rules == nullptr ? nullptr : op->tensor_rules[i],
+              fmt::format("{}tensor_rules[{}]", where, i));
+      if (op->tensor_rules == nullptr) break;
+    }
     if (is_valid_) compare_op(*op, claim, where);
     is_valid_ = was_valid && is_valid_;
   }

@@ -12,6 +12,7 @@
 #include "formula/formula.h"
 #include "manifest/formula_parameters.h"
 #include "manifest/formula_shapes.h"
+#include "manifest/tensor_rule_keys.h"
 #include "opdock/plugin.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
@@ -50,6 +51,10 @@ class OpChecker {
     check_shape_rules(*schema);
     check_device_arg(*schema);
     check_elsewhere(*schema);
+    read_tensor_rules(&table_, *schema, op_,
+                      [this](TextPlace place, const std::string& found, std::string wanted) {
+                        mistake(place, found, std::move(wanted));
+                      });
   }
 
  private:
@@ -198,7 +203,7 @@ static void add_defaults(OpDecl* op) {
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
   TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
   table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "elsewhere",
-              "gradients", "formula"});
+              "gradients", "formula", "rows", "contiguous", "like", "broadcast", "in-place"});
   OpDecl op;
   op.schema = table.text("schema", true);
   op.schema_line = table.place("schema").line;

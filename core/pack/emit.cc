@@ -44,6 +44,8 @@ static std::string op_source(const OpDecl& op, size_t index) {
   const std::string rules = array_source("char* const", name("rules"), literals(op.shape), &out);
   const std::string gradients =
       array_source("char* const", name("gradients"), literals(op.gradients), &out);
+  const std::string tensor_rules =
+      array_source("char* const", name("tensor_rules"), literals(op.tensor_rules), &out);
   const std::string arg_devices = array_source("uint8_t", name("arg_devices"), devices, &out);
   if (!op.formula.empty()) {
     out += fmt::format(
@@ -80,10 +82,13 @@ static std::string op_source(const OpDecl& op, size_t index) {
       "    .arg_devices = {7},\n"
       "    .gradients = {8},\n"
       "    .num_gradients = {9}u,\n"
-      "{10}"
+      "    .num_tensor_rules = {10}u,\n"
+      "{11}"
+      "    .tensor_rules = {12},\n"
       "}};\n\n",
       index, op.flag_bits, literal(op.schema), literal(op.doc), op.device_arg_index,
-      op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), functions);
+      op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), op.tensor_rules.size(),
+      functions, tensor_rules);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Measures the cost of the host's checks of a call: ops that do nothing, with one output and with
-// long lists of tensors that they write.
+// Measures the cost of the host's checks of a call: ops that do nothing, with one output, with long
+// lists of tensors that they write, and with rules about their tensors.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
@@ -57,6 +57,45 @@ void invoke_lists(benchmark::State& state) {
   }
 }
 BENCHMARK(invoke_lists)->Arg(4)->Arg(100)->Arg(1000);
+
+// An op over rows whose tensors the host checks by rules, and the same op without rules.
+const opdock_op* rows_op(bool has_rules) {
+  static const char* const rules[] = {"rows x", "like up x", "rows up", "broadcast bias",
+                                      "in-place x"};
+  static const char* const shapes[] = {"like x"};
+  static const auto make = [](uint32_t count) {
+    opdock_op op = make_op("norm(Tensor x, Tensor up, Tensor bias) -> Tensor", plan_like,
+                           run_nothing, nullptr, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_IN_PLACE);
+    op.num_shape_rules = 1;
+    op.shape_rules = shapes;
+    op.num_tensor_rules = count;
+    op.tensor_rules = rules;
+    return op;
+  };
+  static const opdock_op with = make(std::size(rules)), without = make(0);
+  return has_rules ? &with : &without;
+}
+
+void plan_and_run_rows(benchmark::State& state) {
+  A a;
+  TestFunction f(rows_op(state.range(0) != 0));
+  const opdock_value args[] = {A::value(a.tensor({8, 64})), A::value(a.tensor({8, 64})),
+                               A::value(a.tensor({64}))};
+  opdock_value result = A::value(a.tensor({8, 64}));
+  opdock_output output[1];
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  plan.outputs = output;
+  plan.room = 1;
+  for (auto _ : state) {
+    require(opdock_plan_call(&f.function, nullptr, args, 3, &plan, f.error, sizeof f.error),
+            f.error);
+    require(opdock_run_planned(&f.function, nullptr, &plan, args, 3, &result, 1, f.error,
+                               sizeof f.error),
+            f.error);
+  }
+}
+BENCHMARK(plan_and_run_rows)->Arg(0)->Arg(1);
 
 void plan_and_run_lists(benchmark::State& state) {
   Step step(static_cast<size_t>(state.range(0)));

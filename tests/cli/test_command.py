@@ -86,7 +86,7 @@ def test_list_of_an_unknown_name_guesses(opdock, folder):
 def test_list_with_details_has_reason_and_advice(opdock, folder):
     result = opdock("list", "--details", "--plugin-path", folder)
     assert result.status == 0 and str(folder / "good.so") in result.out
-    assert "abi-major: found ABI 7.4, wanted ABI 0.4" in result.out
+    assert "abi-major: found ABI 7.4, wanted ABI 0.5" in result.out
     assert "-> rebuild the plugin" in result.out
     assert "1 of 3 usable" in result.out
     assert "\033" not in result.out

@@ -69,7 +69,7 @@ extern "C" {
 #endif
 
 #define OPDOCK_ABI_MAJOR 0
-#define OPDOCK_ABI_MINOR 4
+#define OPDOCK_ABI_MINOR 5
 
 /* The one function that a plugin exports. Its name contains the major version, so that a plugin of
  * another major is never called through the wrong declaration. */
@@ -420,8 +420,9 @@ typedef struct opdock_plan {
 
 /* Arguments come in the schema's order, defaults filled in: args[i] is the i-th parameter.
  *
- * OPDOCK-P-1  plan checks every argument and touches no device; with OPDOCK_VALUE_NO_DATA set it
- *             reads no data either. It gives equal answers for equal arguments.
+ * OPDOCK-P-1  plan checks of every argument what the host has not checked, which is the schema and
+ *             the op's tensor_rules, and touches no device; with OPDOCK_VALUE_NO_DATA set it reads
+ *             no data either. It gives equal answers for equal arguments.
  * OPDOCK-P-2  prepare loads what run needs on call->device (tables, kernels whose attributes it
  *             sets), so that the first run may lie inside a graph capture. The host calls it once
  *             per op and device before the first run there; it may block. NULL if there is nothing
@@ -452,7 +453,7 @@ typedef struct opdock_op {
    * none: it holds no numbers"; docs/reference/abi.md has the grammar. */
   const char* const* gradients;
   uint32_t num_gradients;
-  uint32_t reserved;
+  uint32_t num_tensor_rules; /* of tensor_rules, the last member */
   /* [any thread]
    * Checks the arguments and fills in `plan` (OPDOCK-P-1). May be called while the stream is being
    * captured. */
@@ -475,6 +476,10 @@ typedef struct opdock_op {
    * every device. Then prepare and run are not called, and may be NULL. plan may be NULL too; else
    * it is called first, and may refuse arguments that the formula would take. NULL: none. */
   const char* formula;
+  /* Rules about the tensors of a call, such as "rows x" or "like up gate", which the host checks
+   * before it calls plan and, for results that are the caller's, before it calls run;
+   * docs/reference/abi.md has the grammar. An op with a formula has none. */
+  const char* const* tensor_rules;
 } opdock_op;
 
 /* OPDOCK-P-5  The struct and all it points at stay valid and unchanged until the process ends.
@@ -519,7 +524,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        Parameters may share a gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1.
  *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
  *        this header includes because it held them before, and gemm.h.
- *   0.4  opdock_op.formula. */
+ *   0.4  opdock_op.formula.
+ *   0.5  opdock_op.tensor_rules. */
 
 #ifdef __cplusplus
 }

@@ -167,9 +167,14 @@ class TestResolver : public Resolver {
       Status asked = driver->facts(device.index, &facts);
       if (!asked.ok()) return asked;
     }
-    *out =
-        intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
-                      device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_), tuning);
+    const bool is_cpu = device.type == OPDOCK_CPU;
+    std::unique_ptr<const TensorRules> tensor_rules;
+    Reason error{};
+    if (!read_tensor_rules(*op_, rules_of(op_), &tensor_rules, &error))
+      return {OPDOCK_INTERNAL, to_text(error)};
+    *out = intern_target(op_, "test", device, facts, is_cpu ? nullptr : driver,
+                         is_cpu ? nullptr : kernels, dtypes, rules_of(op_), tuning,
+                         std::move(tensor_rules));
     return {};
   }
   // Returns the op's shape rules, if it declares any.

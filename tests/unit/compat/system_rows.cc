@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu tls=641", "", "undecided static-tls-close"),
         ROW("cpu tls=2689", "", "rejected static-tls-full"),
         ROW("cpu unresolved execstack", "", "rejected executable-stack symbols-unresolved"),
-        ROW("cpu abi=0.4", "", "usable"),
+        ROW("cpu abi=0.5", "", "usable"),
         ROW("cpu abi=0.1", "", "rejected abi-major"),
         ROW("cpu abi=0.99", "", "rejected abi-major"),
         ROW("cpu abi=1.0", "", "rejected abi-major"),

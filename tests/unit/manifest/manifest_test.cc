@@ -64,6 +64,55 @@ TEST(Manifest, ReadsADeclaration) {
   EXPECT_EQ(manifest->libraries[0].range, ">=2.11,<3");
 }
 
+TEST(Manifest, TensorRulesOfAnOp) {
+  std::string text = kGood;
+  text.replace(text.find("[device]"), 0,
+               "rows = [\"x\", \"y\"]\nlike = { y = \"x\" }\nin-place = [\"x\"]\n");
+  std::vector<Reason> errors;
+  const std::optional<Manifest> manifest = read(text, &errors);
+  ASSERT_TRUE(manifest) << all(errors);
+  const OpDecl& op = manifest->ops[0];
+  // A tensor is first compared with the one that it must be like.
+  EXPECT_EQ(op.tensor_rules,
+            (std::vector<std::string>{"rows x", "like y x", "rows y", "in-place x"}));
+  EXPECT_EQ(op.flags, (std::vector<std::string>{"thread-safe", "deterministic", "in-place"}));
+  EXPECT_EQ(op.flag_bits, OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_DETERMINISTIC | OPDOCK_OP_IN_PLACE);
+}
+
+TEST(Manifest, MistakesInTensorRules) {
+  struct Case {
+    const char* keys;
+    const char* expected;
+  };
+  const Case cases[] = {
+      {"rows = [\"x\", \"a\"]",
+       "plugin.toml:12:14: op \"axpy\": \"rows\": 'a' at position 5 of \"rows a\", wanted a "
+       "parameter "
+       "of type Tensor or Tensor? of axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor\n"},
+      {"broadcast = [\"y\"]",
+       "plugin.toml:12:14: op \"axpy\": \"broadcast\": the end at position 11 of \"broadcast y\", "
+       "wanted a rule \"rows …\" before this one, which says whose columns count\n"},
+      {"like = { y = \"z\" }",
+       "plugin.toml:12:14: op \"axpy\": \"like\": 'z' at position 7 of \"like y z\", wanted a "
+       "parameter "
+       "of type Tensor of axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor\n"},
+      {"in-place = [\"x\", \"x\"]",
+       "plugin.toml:12:18: [[op]] 1: \"in-place\": \"x\" twice, wanted each once\n"},
+  };
+  for (const Case& one : cases) {
+    std::string text = kGood;
+    text.replace(text.find("[device]"), 0, std::string(one.keys) + "\n");
+    std::vector<Reason> errors;
+    EXPECT_FALSE(read(text, &errors)) << one.keys;
+    EXPECT_EQ(all(errors), one.expected);
+  }
+  std::string text = kGood;
+  text.replace(text.find("shape ="), 0, "formula = \"x + y * a\"\nrows = [\"x\"]\n");
+  std::vector<Reason> errors;
+  EXPECT_FALSE(read(text, &errors));
+  EXPECT_NE(all(errors).find("\"rows\" beside \"formula\""), std::string::npos) << all(errors);
+}
+
 TEST(Manifest, TakesTheRangesThatVerdictsTake) {
   for (const char* const range : {"==2.11.*", "!=2.12.*,>=2.11", " >= 2.11 , <3"}) {
     std::string text = kGood;
