@@ -64,6 +64,17 @@ def test_an_extension_is_in_the_header_of_its_name():
     assert sorted(f"{name.lower()}.h" for name in offered) == EXTENSIONS
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("name", ["formula.hpp", "opdock.hpp"])
+def test_the_example_of_a_program_in_cxx_compiles(compiler, name, tmp_path):
+    head = (FOLDER / name).read_text().partition("#ifndef")[0]
+    lines = re.findall(r"^//   (.*)", head, re.MULTILINE)
+    assert lines
+    text = f"#include <opdock/{name}>\n#include <cstdio>\nvoid example() {{\n"
+    source = write(tmp_path / "example.cc", text + "\n".join(lines) + "\n}\n")
+    compile_all(compiler, ["-std=c++17", "-Wno-unused-variable"], [source])
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_example_of_each_extension_compiles(compiler, tmp_path):
     sources = []
