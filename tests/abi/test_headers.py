@@ -75,6 +75,29 @@ def test_the_example_of_a_program_in_cxx_compiles(compiler, name, tmp_path):
     compile_all(compiler, ["-std=c++17", "-Wno-unused-variable"], [source])
 
 
+def test_the_header_for_ops_has_the_usual_names(tmp_path):
+    """It includes what an op's host part needs, and an op's own names stay free."""
+    text = """#include <opdock/op.hpp>
+namespace my_op {
+using namespace opdock::usual;
+struct Params { float scale; };
+struct Row { int first; };
+void plan(Plan& plan, Tensor x, OptionalTensor bias) {
+  if (bias) check(*bias, "bias").dtype(dtype_of<float>());
+  opdock::make_elements<1>({x}, 1, {});
+  plan.output(x.like());
+}
+void run(Call& call, Results results, Tensor x, OptionalTensor) {
+  if (results[0].ndim() != x.ndim()) throw Error(OPDOCK_INTERNAL, concat("found ", x.ndim()));
+  opdock::for_rows(call, 1, 1, [](int64_t, int64_t) {});
+}
+}  // namespace my_op
+"""
+    source = write(tmp_path / "op.cc", text)
+    device = f"-I{CORE / 'device'}"
+    compile_all("g++", ["-std=c++17", device, "-Wno-unused-result"], [source])
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_example_of_each_extension_compiles(compiler, tmp_path):
     sources = []

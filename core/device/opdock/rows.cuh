@@ -67,4 +67,22 @@ struct Rows {
   }
 };
 
+// The parameter of kernels over rows (row_team.cuh) that need nothing but the rows; the host part
+// makes it by row_params() (rows.hpp).
+template <int Tensors>
+struct RowParams {
+  void* data[Tensors];  // the first elements; NULL: the tensor is absent
+  long long length;     // elements of a row, at least 1
+  RowShape shape;       // set by launch_rows()
+  Rows<Tensors> rows;
+
+  // Sets begin[t] to the first element of row `row` in tensor t. Flat: as for Rows::locate().
+  template <bool Flat = false, class T>
+  OPDOCK_HOST_DEVICE void locate(long long row, T* (&begin)[Tensors]) const {
+    long long offset[Tensors];
+    rows.template locate<Flat>(row, offset);
+    for (int t = 0; t < Tensors; ++t) begin[t] = static_cast<T*>(data[t]) + offset[t];
+  }
+};
+
 }  // namespace opdock

@@ -120,6 +120,12 @@ class KernelFamily {
 
   // Whether a listed kernel of the template has arguments that are not among the choices.
   constexpr bool has_others() const { return has_others_; }
+  // Whether a kernel of the template is listed.
+  constexpr bool has_any() const {
+    for (const uint16_t index : indices_)
+      if (index != kNone) return true;
+    return false;
+  }
   // Whether each choice for each argument is that of a listed kernel.
   constexpr bool uses_all() const {
     bool all = true;
@@ -206,7 +212,17 @@ class KernelFamily {
                   "plugin.toml lists no kernel " NAME "; name it in [device] \"kernels\""); \
     return opdock_index;                                                                    \
   }()
-#define OPDOCK_KERNEL_FAMILY(NAME, ...)                                                    \
+#define OPDOCK_KERNEL_FAMILY(NAME, ...)                                           \
+  [] {                                                                            \
+    constexpr auto opdock_all_listed = OPDOCK_LISTED_FAMILY(NAME, __VA_ARGS__);   \
+    static_assert(opdock_all_listed.uses_all(),                                   \
+                  "plugin.toml lists no kernel " NAME                             \
+                  "<...> with one of the template "                               \
+                  "arguments " #__VA_ARGS__ "; name it in [device] \"kernels\""); \
+    return opdock_all_listed;                                                     \
+  }()
+// The same, but plugin.toml need not list a kernel for each argument.
+#define OPDOCK_LISTED_FAMILY(NAME, ...)                                                    \
   [] {                                                                                     \
     constexpr auto& opdock_names = ::opdock::kernels_in_plugin_toml::names;                \
     constexpr ::opdock::KernelFamily<__VA_ARGS__> opdock_family(NAME, opdock_names.data(), \
@@ -215,10 +231,6 @@ class KernelFamily {
                   "plugin.toml lists a kernel " NAME                                       \
                   "<...> with other template arguments "                                   \
                   "than " #__VA_ARGS__ "; add them here, or take it out of \"kernels\"");  \
-    static_assert(opdock_family.uses_all(),                                                \
-                  "plugin.toml lists no kernel " NAME                                      \
-                  "<...> with one of the template "                                        \
-                  "arguments " #__VA_ARGS__ "; name it in [device] \"kernels\"");          \
     return opdock_family;                                                                  \
   }()
 #else
@@ -230,6 +242,7 @@ class KernelFamily {
     return 0u;                                                           \
   }()
 #define OPDOCK_KERNEL_FAMILY(NAME, ...) OPDOCK_KERNEL_INDEX(NAME)
+#define OPDOCK_LISTED_FAMILY(NAME, ...) OPDOCK_KERNEL_INDEX(NAME)
 #endif
 
 #endif  // OPDOCK_KERNEL_NAMES_HPP_

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <opdock/rows.cuh>
-#include <span>
 
 #include "opdock/kernel_names.hpp"
 #include "opdock/plugin.hpp"
@@ -50,8 +49,22 @@ constexpr RowStrategy kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
 // In place of kLightPairs for 16-bit elements, if other tensors are read next to the rows.
 constexpr RowStrategy kWidePairs[] = {{2, 128}, {4, 0}};
 
+// One of these tables, or one of an op's own.
+struct RowStrategies {
+  const RowStrategy* first;
+  size_t count;
+
+  template <size_t Count>
+  constexpr RowStrategies(const RowStrategy (&table)[Count]) : first(table), count(Count) {}
+  constexpr const RowStrategy* begin() const { return first; }
+  constexpr const RowStrategy* end() const { return first + count; }
+};
+
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
+
+// The element types of kernels over rows on a GPU.
+using RowTypes = KernelTypes<float, half, bfloat16>;
 
 // Stands in for a family of which an op has no kernels.
 struct NoKernels {
@@ -61,22 +74,45 @@ struct NoKernels {
   }
 };
 
-// The kernels that OPDOCK_ROW_KERNELS (row_team.cuh) makes of one op, as plugin.toml lists them:
-//   OPDOCK_KERNEL_FAMILY("NAMESPACE::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges)
-//   OPDOCK_KERNEL_FAMILY("NAMESPACE::block_rows", RowTypes, KernelNumbers<2, 8>, RowEdges)
-//   OPDOCK_KERNEL_FAMILY("NAMESPACE::long_rows", RowTypes)
-// Kernels with edges serve also the rows for which kernels without edges are not listed.
+// The kernels that OPDOCK_ROW_KERNELS (row_team.cuh) makes of one op, as far as plugin.toml lists
+// them: narrow_rows and block_rows of all vectors per thread that a strategy may ask for, with and
+// without edges, and long_rows. Kernels with edges serve also the rows for which kernels without
+// edges are not listed. OPDOCK_ROW_FAMILY finds them.
 template <class Narrow, class Block, class Long>
 struct RowKernels {
-  int tiles;                                // tiles that the op holds at once: its kTiles
-  std::span<const RowStrategy> strategies;  // in ascending order
+  int tiles;                 // tiles that the op holds at once: its kTiles
+  RowStrategies strategies;  // in ascending order
   Narrow narrow_rows;
   Block block_rows;
   Long long_rows;
+
+  // Returns the same kernels, chosen by another table.
+  template <size_t Strategies>
+  constexpr RowKernels with(const RowStrategy (&others)[Strategies]) const {
+    return {tiles, others, narrow_rows, block_rows, long_rows};
+  }
 };
 template <size_t Strategies, class Narrow, class Block, class Long>
 RowKernels(int, const RowStrategy (&)[Strategies], Narrow, Block, Long)
     -> RowKernels<Narrow, Block, Long>;
+
+// Finds an op's kernels by the namespace that they are in, a literal:
+//   constexpr auto kKernels = OPDOCK_ROW_FAMILY("softmax", 1, opdock::kLightRows);
+// TILES, STRATEGIES: as in RowKernels. Does not compile if plugin.toml lists no block_rows there.
+#define OPDOCK_ROW_FAMILY(NAMESPACE, TILES, STRATEGIES)                                   \
+  [] {                                                                                    \
+    constexpr auto opdock_block =                                                         \
+        OPDOCK_LISTED_FAMILY(NAMESPACE "::block_rows", ::opdock::RowTypes,                \
+                             ::opdock::KernelNumbers<2, 4, 8>, ::opdock::RowEdges);       \
+    static_assert(opdock_block.has_any(), "plugin.toml lists no kernel " NAMESPACE        \
+                                          "::block_rows<...>; name one in [device] "      \
+                                          "\"kernels\"");                                 \
+    return ::opdock::RowKernels{                                                          \
+        TILES, STRATEGIES,                                                                \
+        OPDOCK_LISTED_FAMILY(NAMESPACE "::narrow_rows", ::opdock::RowTypes,               \
+                             ::opdock::KernelNumbers<2, 4>, ::opdock::RowEdges),          \
+        opdock_block, OPDOCK_LISTED_FAMILY(NAMESPACE "::long_rows", ::opdock::RowTypes)}; \
+  }()
 
 // The most vectors of a row that shares its block with other rows; for a longer row, a block of its
 // own is faster.

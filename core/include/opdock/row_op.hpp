@@ -64,9 +64,6 @@ inline void check_row_vector(const std::optional<Tensor>& tensor, const char* na
       .aligned();
 }
 
-// The element types of kernels over rows on a GPU.
-using RowTypes = KernelTypes<float, half, bfloat16>;
-
 // Returns the fit of the tensors in `rows`, whose first elements are at `data`, and of the tensors
 // that are read next to each row, which begin at `operands`; NULL for a tensor that does not count.
 template <int N, size_t Operands>
@@ -93,6 +90,16 @@ RowFit fit_of(const Rows<N>& rows, int64_t length, int64_t element_bytes,
   return all % 16 == 0 ? RowFit::kPlain : RowFit::kSameMisalignment;
 }
 
+// Launches the kernel that suits rows that are read and written by vectors in all tensors, as the
+// other launch_rows() does (row_launch.hpp).
+template <class Kernels, int N>
+void launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowParams<N> params) {
+  const void* data[N];
+  for (int t = 0; t < N; ++t) data[t] = params.data[t];
+  launch_rows(call, kernels, dtype,
+              fit_of(params.rows, params.length, dtype.bytes(), data, {nullptr}), &params);
+}
+
 // Calls body(begin, end) on disjoint ranges that make up the rows [0, count), on the host's
 // threads; waits for all. length: of a row, at least 1.
 template <class Body>
@@ -100,6 +107,23 @@ void for_rows(const Call& call, int64_t count, int64_t length, Body&& body) {
   // A second thread pays off for about ten microseconds of work. Each row takes, before its first
   // element, as long as about 64 elements.
   call.parallel_for(count, std::max<int64_t>(1, 8192 / (length + 64)), body);
+}
+
+// Calls body(row, length) for each row, on the host's threads: row[t] is where the row begins in
+// tensor t, a T* with the T among Ts that is `dtype`, which must be one of them. Waits for all.
+template <class... Ts, int N, class Body>
+void for_each_row(const Call& call, Dtype dtype, const RowParams<N>& params, Body&& body) {
+  const auto run = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_rows(call, params.rows.count, params.length, [&](int64_t begin, int64_t end) {
+      T* row[N];
+      for (int64_t i = begin; i < end; ++i) {
+        params.locate(i, row);
+        body(row, static_cast<int64_t>(params.length));
+      }
+    });
+  };
+  static_cast<void>(((dtype == dtype_of<Ts>() ? (run(TypeTag<Ts>{}), true) : false) || ...));
 }
 
 }  // namespace opdock

@@ -46,6 +46,17 @@ inline void* raw_or_null(const std::optional<Tensor>& tensor) {
   return tensor ? tensor->raw() : nullptr;
 }
 
+// Returns the parameter for kernels over the rows of these tensors, as make_rows() describes them.
+// tensors[0] has elements.
+template <int N>
+RowParams<N> row_params(const std::optional<Tensor> (&tensors)[N]) {
+  RowParams<N> params = {};
+  for (int t = 0; t < N; ++t) params.data[t] = raw_or_null(tensors[t]);
+  params.length = tensors[0]->size(-1);
+  params.rows = make_rows<N>(tensors);
+  return params;
+}
+
 // Returns whether every row of tensor t begins at a multiple of `bytes`, so that wide loads are
 // possible. element: bytes of an element.
 template <int N>
