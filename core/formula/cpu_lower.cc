@@ -5,6 +5,7 @@
 #include <string>
 
 #include "formula/cpu_program.h"
+#include "formula/exact.h"
 
 namespace opdock::formula {
 namespace {
@@ -17,31 +18,6 @@ CpuKind kind_of(Type type) {
 
 Code code_of(Op op) {
   return static_cast<Code>(static_cast<int>(op) - static_cast<int>(Op::kCast) - 1);
-}
-
-// Returns whether an operation's results are numbers of its type, if its arguments are.
-bool is_exact(Op op) {
-  switch (op) {
-    case Op::kDetach:
-    case Op::kNegative:
-    case Op::kAbs:
-    case Op::kSign:
-    case Op::kRelu:
-    case Op::kFloor:
-    case Op::kCeil:
-    case Op::kTrunc:
-    case Op::kRound:
-    case Op::kMaximum:
-    case Op::kMinimum:
-    case Op::kClampMin:
-    case Op::kClampMax:
-    case Op::kAmax:
-    case Op::kAmin:
-    case Op::kWhere:
-      return true;
-    default:
-      return false;
-  }
 }
 
 class Lowering {
@@ -132,22 +108,13 @@ class Lowering {
     return apply(Code::kAdd, apply(Code::kLog, reduce(Code::kSum, kind, power)), shift);
   }
 
-  // Returns whether the node's result, unrounded, is a number of its type: it is one of arguments
-  // that are.
-  bool is_rounded(const Node& node) const {
-    if (!is_exact(node.op)) return false;
-    return std::none_of(
-        node.args.begin() + (node.op == Op::kWhere ? 1 : 0), node.args.end(),
-        [&](Id arg) { return arg != kNone && graph_[arg].level == Level::kNumber; });
-  }
-
   int32_t lower(Id id) {
     const Node& node = graph_[id];
     int32_t made = lower_unrounded(node);
     if (is_integer(node.type) && !is_leaf(node.op) && node.op != Op::kConvert &&
         node.op != Op::kCast && node.op != Op::kWhere && !is_reduction(node.op))
       made = wrap(made, node.type);
-    return graph_.rounds(id) && !is_rounded(node) ? round(made, node.type) : made;
+    return graph_.rounds(id) && !is_rounded(graph_, id) ? round(made, node.type) : made;
   }
 
   int32_t lower_unrounded(const Node& node) {

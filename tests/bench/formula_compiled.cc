@@ -3,8 +3,7 @@
 
 #include <vector>
 
-#include "formula/kernels/vector_arithmetic.h"
-#include "formula/kernels/vector_math.h"
+#include "formula/kernels/loops.h"
 
 namespace compiled {
 namespace {

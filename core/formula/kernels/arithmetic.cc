@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "formula/kernels/vector_arithmetic.h"
+#include "formula/kernels/loops.h"
 
 namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {

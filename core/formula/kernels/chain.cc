@@ -1,8 +1,7 @@
 // Chains of float operations, in which the values stay in vector registers, and the table of all
 // kernels of this instruction set level.
 // SPDX-License-Identifier: Apache-2.0
-#include "formula/kernels/vector_arithmetic.h"
-#include "formula/kernels/vector_math.h"
+#include "formula/kernels/loops.h"
 
 namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {

@@ -8,12 +8,7 @@ namespace {
 using simd::BFloat16;
 using simd::Half;
 
-// Numbers that no integer holds become the smallest one, as x86 converts them.
-template <class T>
-inline int64_t to_integer(T value) {
-  const bool fits = value >= T(-0x1p63) && value < T(0x1p63);
-  return fits ? static_cast<int64_t>(value) : INT64_MIN;
-}
+using scalar::to_integer;
 
 template <class T>
 void load_integers(void* to, const void* from, int64_t n) {

@@ -7,42 +7,7 @@ namespace {
 
 using I = int64_t;
 using U = uint64_t;
-
-// Arithmetic of unsigned numbers wraps.
-inline I negative(I a) {
-  return static_cast<I>(U(0) - static_cast<U>(a));
-}
-// Division by 0 gives 0, and the only quotient that does not fit wraps.
-inline I quotient(I a, I b) {
-  return b == 0 ? 0 : b == -1 ? negative(a) : a / b;
-}
-inline I rest(I a, I b) {
-  return b == 0 || b == -1 ? 0 : a % b;
-}
-inline I floor_divide(I a, I b) {
-  const I r = rest(a, b);
-  return quotient(a, b) - (r != 0 && (r < 0) != (b < 0));
-}
-inline I remainder(I a, I b) {
-  const I r = rest(a, b);
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-// As in PyTorch: a negative power is 0, but that of 1 and -1.
-inline I pow(I a, I b) {
-  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
-  U power = 1, square = static_cast<U>(a);
-  for (; b > 0; b /= 2, square *= square)
-    if (b % 2 != 0) power *= square;
-  return static_cast<I>(power);
-}
-// As in PyTorch: shifting by more bits than there are, or by fewer than 0, leaves 0 or the sign.
-// The program wraps the result to its type.
-inline I shift_left(I a, I b) {
-  return b < 0 || b > 63 ? 0 : static_cast<I>(static_cast<U>(a) << b);
-}
-inline I shift_right(I a, I b) {
-  return a >> (b < 0 || b > 63 ? 63 : b);
-}
+using scalar::negative;
 
 }  // namespace
 
@@ -63,10 +28,10 @@ void add_integers(Kernels* kernels) {
   OPDOCK_INTEGER(kAdd, static_cast<I>(static_cast<U>(a) + static_cast<U>(b)))
   OPDOCK_INTEGER(kSub, static_cast<I>(static_cast<U>(a) - static_cast<U>(b)))
   OPDOCK_INTEGER(kMul, static_cast<I>(static_cast<U>(a) * static_cast<U>(b)))
-  OPDOCK_INTEGER(kFloorDivide, floor_divide(a, b))
-  OPDOCK_INTEGER(kRemainder, remainder(a, b))
-  OPDOCK_INTEGER(kFmod, rest(a, b))
-  OPDOCK_INTEGER(kPow, formula::OPDOCK_SIMD_LEVEL::pow(a, b))
+  OPDOCK_INTEGER(kFloorDivide, scalar::floor_divide(a, b))
+  OPDOCK_INTEGER(kRemainder, scalar::remainder(a, b))
+  OPDOCK_INTEGER(kFmod, scalar::rest(a, b))
+  OPDOCK_INTEGER(kPow, scalar::power(a, b))
   OPDOCK_INTEGER(kMaximum, a > b ? a : b)
   OPDOCK_INTEGER(kMinimum, a < b ? a : b)
   OPDOCK_INTEGER(kClampMin, a > b ? a : b)
@@ -74,8 +39,8 @@ void add_integers(Kernels* kernels) {
   OPDOCK_INTEGER(kBitwiseAnd, a & b)
   OPDOCK_INTEGER(kBitwiseOr, a | b)
   OPDOCK_INTEGER(kBitwiseXor, a ^ b)
-  OPDOCK_INTEGER(kShiftLeft, shift_left(a, b))
-  OPDOCK_INTEGER(kShiftRight, shift_right(a, b))
+  OPDOCK_INTEGER(kShiftLeft, scalar::shift_left(a, b))
+  OPDOCK_INTEGER(kShiftRight, scalar::shift_right(a, b))
 #undef OPDOCK_INTEGER
 #define OPDOCK_COMPARE(code, op) \
   set(Code::code, each2<int32_t, I, decltype([](I a, I b) { return -int32_t(a op b); })>);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "formula/kernels/kernels.h"
-#include "opdock/simd.hpp"
+#include "opdock/formula_functions.hpp"
 
 // The iterations of the loop that follows do not depend on each other: what it writes is not what
 // it reads, except at the same index. Clang warns of each such loop that it does not vectorize.
@@ -15,28 +15,7 @@
 
 namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 
-namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Vectors have at most kStride floats, or half as many doubles.
-using FloatTag = hn::CappedTag<float, kStride>;
-using DoubleTag = hn::CappedTag<double, kStride / 2>;
-template <class T>
-struct TagOf;
-template <>
-struct TagOf<float> {
-  using type = FloatTag;
-};
-template <>
-struct TagOf<double> {
-  using type = DoubleTag;
-};
-
-// Returns which lanes are NaN. Ne() does not: on x86 Highway 1.0.3 compares with _CMP_NEQ_OQ.
-template <class V>
-HWY_INLINE auto is_nan(V value) {
-  return hn::Not(hn::Eq(value, value));
-}
+static_assert(kStride == int64_t{kMaxFloats}, "blocks have whole vectors");
 
 // Iterates over an argument.
 template <class T>
@@ -77,22 +56,7 @@ void ternary(void* out, const Source* args, int64_t n) {
     hn::StoreU(F()(d, hn::LoadU(d, a.at), hn::LoadU(d, b.at), hn::LoadU(d, c.at)), d, to + i);
 }
 
-// Kernels of floats that are computed in double, which makes a function accurate to half a unit in
-// the last place without much thought.
-using NarrowTag = hn::Rebind<float, DoubleTag>;
-HWY_INLINE hn::VFromD<DoubleTag> load_wide(const float* from) {
-  return hn::PromoteTo(DoubleTag(), hn::LoadU(NarrowTag(), from));
-}
-HWY_INLINE void store_wide(hn::VFromD<DoubleTag> value, float* to) {
-#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
-  // DemoteTo() turns numbers that float does not hold into its largest one.
-  double lane[kStride];
-  hn::StoreU(value, DoubleTag(), lane);
-  for (size_t i = 0; i < hn::Lanes(DoubleTag()); ++i) to[i] = static_cast<float>(lane[i]);
-#else
-  hn::StoreU(hn::DemoteTo(NarrowTag(), value), NarrowTag(), to);
-#endif
-}
+// Kernels of floats that are computed in double.
 template <class F>
 void wide_unary(void* out, const Source* args, int64_t n) {
   const DoubleTag d;

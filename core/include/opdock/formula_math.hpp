@@ -1,10 +1,103 @@
-// Functions of vectors, for one instruction set level. NaN gives NaN.
+// opdock/formula_math.hpp: arithmetic and functions of vectors, for the CPU code of formulas: the
+// interpreter's kernels and compiled formulas compute the same.
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
+//
+// Floats are accurate to 2 units in the last place. NaN gives NaN.
+#ifndef OPDOCK_FORMULA_MATH_HPP_
+#define OPDOCK_FORMULA_MATH_HPP_
 
-#include "formula/kernels/loops.h"
+#include "opdock/simd.hpp"
 
-namespace opdock::formula::OPDOCK_SIMD_LEVEL {
+namespace opdock {
+namespace formula {
+namespace OPDOCK_SIMD_LEVEL {
+
+namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Vectors have at most this many floats, or half as many doubles.
+inline constexpr size_t kMaxFloats = 16;
+using FloatTag = hn::CappedTag<float, kMaxFloats>;
+using DoubleTag = hn::CappedTag<double, kMaxFloats / 2>;
+template <class T>
+struct TagOf;
+template <>
+struct TagOf<float> {
+  using type = FloatTag;
+};
+template <>
+struct TagOf<double> {
+  using type = DoubleTag;
+};
+
+// Returns which lanes are NaN. Ne() does not: on x86 Highway 1.0.3 compares with _CMP_NEQ_OQ.
+template <class V>
+HWY_INLINE auto is_nan(V value) {
+  return hn::Not(hn::Eq(value, value));
+}
+
+// Floats that are computed in double, which makes a function accurate to half a unit in the last
+// place without much thought.
+using NarrowTag = hn::Rebind<float, DoubleTag>;
+HWY_INLINE hn::VFromD<DoubleTag> load_wide(const float* from) {
+  return hn::PromoteTo(DoubleTag(), hn::LoadU(NarrowTag(), from));
+}
+HWY_INLINE void store_wide(hn::VFromD<DoubleTag> value, float* to) {
+#if HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SCALAR
+  // DemoteTo() turns numbers that float does not hold into its largest one.
+  double lane[kMaxFloats];
+  hn::StoreU(value, DoubleTag(), lane);
+  for (size_t i = 0; i < hn::Lanes(DoubleTag()); ++i) to[i] = static_cast<float>(lane[i]);
+#else
+  hn::StoreU(hn::DemoteTo(NarrowTag(), value), NarrowTag(), to);
+#endif
+}
+
+// Arithmetic, as functors of a tag and vectors.
+#define OPDOCK_UNARY(Name, expression)        \
+  struct Name {                               \
+    template <class D, class V>               \
+    HWY_INLINE V operator()(D d, V a) const { \
+      (void)d;                                \
+      return expression;                      \
+    }                                         \
+  };
+#define OPDOCK_BINARY(Name, expression)            \
+  struct Name {                                    \
+    template <class D, class V>                    \
+    HWY_INLINE V operator()(D d, V a, V b) const { \
+      (void)d;                                     \
+      return expression;                           \
+    }                                              \
+  };
+OPDOCK_UNARY(Negative, hn::Neg(a))
+OPDOCK_UNARY(Abs, hn::Abs(a))
+// 0 for NaN, as in PyTorch.
+OPDOCK_UNARY(Sign, hn::IfThenElseZero(hn::Gt(hn::Abs(a), hn::Zero(d)),
+                                      hn::CopySign(hn::Set(d, hn::TFromD<D>(1)), a)))
+OPDOCK_UNARY(Relu, hn::IfThenElse(hn::Lt(a, hn::Zero(d)), hn::Zero(d), a))
+OPDOCK_UNARY(Floor, hn::Floor(a))
+OPDOCK_UNARY(Ceil, hn::Ceil(a))
+OPDOCK_UNARY(Trunc, hn::Trunc(a))
+OPDOCK_UNARY(Round, hn::Round(a))
+OPDOCK_UNARY(Sqrt, hn::Sqrt(a))
+OPDOCK_UNARY(Rsqrt, hn::Div(hn::Set(d, hn::TFromD<D>(1)), hn::Sqrt(a)))
+OPDOCK_UNARY(Reciprocal, hn::Div(hn::Set(d, hn::TFromD<D>(1)), a))
+OPDOCK_BINARY(Add, hn::Add(a, b))
+OPDOCK_BINARY(Sub, hn::Sub(a, b))
+OPDOCK_BINARY(Mul, hn::Mul(a, b))
+OPDOCK_BINARY(Div, hn::Div(a, b))
+OPDOCK_BINARY(Maximum, hn::IfThenElse(hn::Or(hn::Gt(a, b), is_nan(a)), a, b))
+OPDOCK_BINARY(Minimum, hn::IfThenElse(hn::Or(hn::Lt(a, b), is_nan(a)), a, b))
+OPDOCK_BINARY(Copysign, hn::CopySign(a, b))
+#undef OPDOCK_UNARY
+#undef OPDOCK_BINARY
+struct Fma {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V a, V b, V c) const {
+    return hn::MulAdd(a, b, c);
+  }
+};
 
 template <class D, class V, class T, size_t N>
 HWY_INLINE V polynomial(D d, V x, const T (&coefficients)[N]) {
@@ -220,7 +313,7 @@ HWY_INLINE V wide_silu(DoubleTag d, V x) {
 template <class V, class F>
 HWY_INLINE V in_halves(FloatTag d, V x, const F& function) {
   const DoubleTag wide;
-  float lane[kStride];
+  float lane[kMaxFloats];
   hn::StoreU(x, d, lane);
   for (size_t i = 0; i < hn::Lanes(d); i += hn::Lanes(wide))
     store_wide(function(wide, load_wide(lane + i)), lane + i);
@@ -236,4 +329,7 @@ HWY_INLINE V silu(FloatTag d, V x) {
 }
 #endif
 
-}  // namespace opdock::formula::OPDOCK_SIMD_LEVEL
+}  // namespace OPDOCK_SIMD_LEVEL
+}  // namespace formula
+}  // namespace opdock
+#endif  // OPDOCK_FORMULA_MATH_HPP_

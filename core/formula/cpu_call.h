@@ -1,0 +1,31 @@
+// The call of compiled CPU code (opdock/formula_cpu.h) for a call of a formula.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "formula/graph.h"
+#include "formula/space.h"
+#include "opdock/formula_cpu.h"
+
+namespace opdock::formula {
+
+// The arguments are those of Interpreter::run(), and pieces are counted as there. The space must
+// outlive it.
+class CpuCall {
+ public:
+  CpuCall(const Space& space, const void* const* inputs, void* const* results, const Value* scalars,
+          size_t num_scalars);
+  CpuCall(const CpuCall&) = delete;
+  CpuCall& operator=(const CpuCall&) = delete;
+
+  const opdock_formula_call* get() const { return &call_; }
+
+ private:
+  opdock_formula_call call_ = {};
+  std::array<opdock_formula_tensor, kMaxInputs + kMaxResults> tensors_;
+  std::array<opdock_formula_number, kMaxScalars> numbers_;
+};
+
+}  // namespace opdock::formula
