@@ -190,5 +190,25 @@ class Noisy:
         # Above 20 it is x, as torch's; below, torch's float64 loses digits.
         return torch.where(~(x <= 20), x, torch.logaddexp(x, torch.zeros_like(x)))
 
+    def cancelled(self, x, size):
+        """Returns x as half of `size` times a sum gives it: where x is below `size` by as much as
+        float32 has bits, the sum may be 0, as in torch's own kernels for GPUs."""
+        if self.gradients:
+            return x
+        return torch.where((x.abs() < size.abs() * 2.0**-22) & self._coin(x), x * 0, x)
+
+    def subnormal(self, x, factor):
+        """Returns x as a product with a subnormal float32 number gives it."""
+        if self.gradients:
+            return x
+        least = LEAST["float32"] * factor.abs()
+        small = (x.abs() < 2.0**-125) & (x != 0)
+        return torch.where(small, x + self._random(x) * least, x)
+
     def lerp(self, a, b, w, dtype):
-        return self.round(a + self.round(w * self.round(b - a, dtype), dtype), dtype)
+        # A compiler may join the product and the sum, so that the product is not rounded.
+        part = w * self.round(b - a, dtype)
+        rounded = self.round(part, dtype)
+        if not self.gradients:
+            rounded = torch.where(self._coin(part), part, rounded)
+        return self.round(a + rounded, dtype)

@@ -100,10 +100,14 @@ UNARY_OPS = [
     ]
 ]
 UNARY_OPS += [
-    ("silu", "torch.nn.functional.silu(a)", "rf"),
+    ("silu", "N.subnormal(torch.nn.functional.silu(a), a)", "rf"),
     ("softplus", "N.softplus(a)", "rf"),
-    ("gelu", "torch.nn.functional.gelu(a)|a", "rf"),
-    ("gelu_tanh", "torch.nn.functional.gelu(a, approximate='tanh')|a", "rf"),
+    ("gelu", "N.cancelled(torch.nn.functional.gelu(a), a)|a", "rf"),
+    (
+        "gelu_tanh",
+        "N.cancelled(torch.nn.functional.gelu(a, approximate='tanh'), a)|a",
+        "rf",
+    ),
     ("square", "a * a", "rn"),
     ("-", "-a", "sn"),
     ("neg", "-a", "sn"),
