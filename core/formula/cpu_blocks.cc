@@ -16,6 +16,33 @@ void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, 
   }
 }
 
+// As many columns at a time as have a line each in one set of the first-level cache: with a step of
+// a power of two, all lines of a row are in one set.
+constexpr int64_t kLines = 8;
+
+template <class T>
+void turn_steps(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t rows,
+                int64_t columns) {
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  const auto move = [&](int64_t row, int64_t column) {
+    T element;
+    std::memcpy(&element, from + (column * from_step + row) * kSize, sizeof(T));
+    std::memcpy(to + (row * to_step + column) * kSize, &element, sizeof(T));
+  };
+  int64_t column = 0;
+  for (; column + kLines <= columns; column += kLines) {
+    // The hardware does not see that the next columns are next: that halves the time.
+    const int64_t next = std::min(columns, column + 2 * kLines);
+    for (int64_t i = column + kLines; i < next; ++i)
+      for (int64_t byte = 0; byte < rows * kSize; byte += 64)
+        __builtin_prefetch(from + i * from_step * kSize + byte);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t i = 0; i < kLines; ++i) move(row, column + i);
+  }
+  for (; column < columns; ++column)
+    for (int64_t row = 0; row < rows; ++row) move(row, column);
+}
+
 }  // namespace
 
 Memory allocate(size_t bytes) {
@@ -36,6 +63,22 @@ void copy(int size, void* to, int64_t to_step, const void* from, int64_t from_st
       return copy_steps<uint32_t>(out, to_step, in, from_step, n);
     default:
       return copy_steps<uint64_t>(out, to_step, in, from_step, n);
+  }
+}
+
+void turn(int size, void* to, int64_t to_step, const void* from, int64_t from_step, int64_t rows,
+          int64_t columns) {
+  char* const out = static_cast<char*>(to);
+  const char* const in = static_cast<const char*>(from);
+  switch (size) {
+    case 1:
+      return turn_steps<uint8_t>(out, to_step, in, from_step, rows, columns);
+    case 2:
+      return turn_steps<uint16_t>(out, to_step, in, from_step, rows, columns);
+    case 4:
+      return turn_steps<uint32_t>(out, to_step, in, from_step, rows, columns);
+    default:
+      return turn_steps<uint64_t>(out, to_step, in, from_step, rows, columns);
   }
 }
 

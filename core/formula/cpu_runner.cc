@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/thread_own.h"
 #include "formula/cpu_blocks.h"
 #include "formula/cursor.h"
 
@@ -19,6 +20,12 @@ constexpr int64_t kMaxBlock = 1024;
 constexpr int64_t kRegisterBytes = 24 << 10;
 // Bytes between registers: at distances of 4096 bytes they would share a few lines of the cache.
 constexpr int64_t kPad = 64;
+
+// The part of several rows that is computed at once where an input has its columns, not its rows,
+// next to each other: a line of the cache then has elements of many rows, all of which are used.
+constexpr int64_t kTileRows = 32;
+constexpr int64_t kTileColumns = 256;
+constexpr int64_t kTilePitch = kTileColumns + 16;  // from row to row, for the sake of the cache
 
 int64_t round_up(int64_t n) {
   return (n + kStride - 1) / kStride * kStride;
@@ -56,17 +63,40 @@ Value finished(const Number& number, const Total& total, int64_t columns) {
   }
 }
 
+// The memory of a thread's runs, kept from one to the next. It holds what the last run left: a
+// kernel computes whole strides, and nobody reads what it makes of numbers that are not there.
+struct Room {
+  Memory memory;
+  size_t bytes = 0;
+  std::vector<Source> slots, registers;
+  std::vector<char*> kept;
+  std::vector<Link> links;
+  std::vector<Total> totals;
+  std::vector<int64_t> offsets;
+  std::vector<char> tile_memory;
+  std::vector<const char*> tiles;
+};
+constexpr size_t kMaxRoom = 1 << 20;  // bytes; larger memory is freed after the run
+
 // Runs a program, for one thread.
 class Runner {
  public:
   Runner(const CpuProgram& program, const Space& space, const void* const* inputs,
-         void* const* results, const Value* scalars)
+         void* const* results, const Value* scalars, Room* room)
       : program_(program),
         kernels_(chosen_kernels()),
         space_(space),
         inputs_(inputs),
         results_(results),
-        scalars_(scalars) {
+        scalars_(scalars),
+        slots_(room->slots),
+        registers_(room->registers),
+        kept_(room->kept),
+        links_(room->links),
+        totals_(room->totals),
+        offsets_(room->offsets),
+        tile_memory_(room->tile_memory),
+        tiles_(room->tiles) {
     const std::vector<Number>& all = program.numbers.all;
     const auto bytes = static_cast<int64_t>(4 * program.num_small + 8 * program.num_large);
     block_ = kMaxBlock;
@@ -78,9 +108,15 @@ class Runner {
     int64_t kept_bytes = 0;
     for (const int32_t i : program.kept) kept_bytes += kept_length_ * size_of(at(i).kind);
     const auto registers = static_cast<int64_t>(program.num_small + program.num_large);
-    memory_ = allocate(static_cast<size_t>(block_ * (bytes + 16) + registers * kPad + kept_bytes) +
-                       all.size() * kStride * 8);
-    char* next = memory_.get();
+    const size_t wanted_bytes =
+        static_cast<size_t>(block_ * (bytes + 16) + registers * kPad + kept_bytes) +
+        all.size() * kStride * 8;
+    if (room->bytes < wanted_bytes) {
+      Memory& memory = wanted_bytes > kMaxRoom ? memory_ : room->memory;
+      memory = allocate(wanted_bytes);
+      if (wanted_bytes <= kMaxRoom) room->bytes = wanted_bytes;
+    }
+    char* next = memory_ != nullptr ? memory_.get() : room->memory.get();
     const auto take = [&](int64_t size) {
       char* const taken = next;
       next += size;
@@ -93,7 +129,7 @@ class Runner {
     scratch_ = take(block_ * 8);
     converted_ = take(block_ * 8);
     small_ = take(small_size_ * static_cast<int64_t>(program.num_small));
-    slots_.resize(all.size());
+    slots_.assign(all.size(), {});
     kept_.resize(program.kept.empty() ? 0 : all.size());
     for (const int32_t i : program.kept)
       kept_[static_cast<size_t>(i)] = take(kept_length_ * size_of(at(i).kind));
@@ -101,22 +137,32 @@ class Runner {
       if (program.is_uniform[i]) slots_[i] = {uniform_ + i * kStride * 8, true};
     make_links();
     totals_.resize(all.size());
+    find_turned();
   }
 
   // Computes pieces begin … end - 1.
   void run(int64_t begin, int64_t end) {
-    for (const int32_t i : program_.once) compute_uniform(i, Cursor(space_, 0), 0);
+    const Cursor start(space_, 0);
+    for (const int32_t i : program_.once) compute_uniform(i, start.offsets().data(), 0);
     if (program_.passes.size() == 1) begin_pass(program_.passes[0]);
     if (program_.is_flat) return run_flat(begin, end);
     const int64_t per_row = pieces_of_row(space_, program_.numbers.has_reductions);
     Cursor cursor(space_, begin / per_row);
     for (int64_t row = begin / per_row; row * per_row < end; ++row, cursor.next()) {
+      if (!turned_.empty() && row * per_row >= begin) {
+        const int64_t rows = std::min({kTileRows, cursor.left(), end / per_row - row});
+        if (rows > 1) {
+          run_rows(&cursor, row, rows);
+          row += rows - 1;
+          continue;
+        }
+      }
       int64_t first = 0, last = space_.columns;
       if (per_row > 1) {
         first = std::max(begin - row * per_row, int64_t{0}) * kPiece;
         last = std::min(last, (end - row * per_row) * kPiece);
       }
-      run_row(cursor, row, first, last);
+      run_row(cursor.offsets().data(), row, first, last);
     }
   }
 
@@ -125,29 +171,81 @@ class Runner {
   Source& slot(int32_t i) { return slots_[static_cast<size_t>(i)]; }
   void* memory(int32_t i) { return const_cast<void*>(slot(i).data); }
 
-  void run_row(const Cursor& cursor, int64_t row, int64_t first, int64_t last) {
+  void run_row(const int64_t* where, int64_t row, int64_t first, int64_t last) {
     const size_t count = program_.passes.size();
     for (size_t p = 0; p < count; ++p) {
       const Pass& pass = program_.passes[p];
-      for (const int32_t i : pass.before) compute_uniform(i, cursor, row);
+      for (const int32_t i : pass.before) compute_uniform(i, where, row);
       if (count > 1) begin_pass(pass);
       for (const int32_t i : pass.reductions)
         totals_[static_cast<size_t>(i)] = first_total(at(i), at(at(i).args[0]).kind);
       for (int64_t column = first; column < last; column += block_) {
         const int64_t n = std::min(block_, last - column);
-        run_block(pass, cursor, row, column, n);
+        run_block(pass, where, row, column, n);
         if (p + 1 < count) continue;
         for (const size_t r : program_.stores) {
           const Steps& steps = space_.results[r];
-          store(r, cursor.result(r) + column * steps.column, 0, n);
+          store(r, where[space_.inputs.size() + r] + column * steps.column, 0, n);
         }
       }
       for (const int32_t i : pass.reductions)
         fill(at(i).kind, memory(i),
              finished(at(i), totals_[static_cast<size_t>(i)], space_.columns), kStride);
     }
-    for (const int32_t i : program_.after) compute_uniform(i, cursor, row);
-    for (const size_t r : program_.row_stores) store(r, cursor.result(r), 0, 1);
+    for (const int32_t i : program_.after) compute_uniform(i, where, row);
+    for (const size_t r : program_.row_stores) store(r, where[space_.inputs.size() + r], 0, 1);
+  }
+
+  // An input whose neighbours in memory are in one column.
+  struct Turned {
+    size_t input;
+    int size;
+  };
+  // Finds these inputs, if rows can be computed in parts.
+  void find_turned() {
+    tiles_.clear();
+    if (program_.is_flat || program_.numbers.has_reductions || space_.ndim == 0) return;
+    size_t bytes = 0;
+    for (const Number& number : program_.numbers.all) {
+      if (number.what != What::kInput) continue;
+      const Steps& steps = space_.inputs[number.index];
+      if (steps.stride[static_cast<size_t>(space_.ndim - 1)] != 1 ||
+          (steps.column >= -1 && steps.column <= 1))
+        continue;
+      turned_.push_back({number.index, formula::size_of(number.type)});
+      bytes += static_cast<size_t>(kTileRows * kTilePitch * turned_.back().size);
+    }
+    if (turned_.empty()) return;
+    tiles_.assign(space_.inputs.size(), nullptr);
+    tile_memory_.resize(bytes);
+  }
+
+  // Computes several rows, of one turn of the innermost dimension, in parts of kTileColumns. Leaves
+  // the cursor at the last one.
+  void run_rows(Cursor* cursor, int64_t first_row, int64_t rows) {
+    offsets_.clear();
+    const size_t tensors = cursor->offsets().size();
+    for (int64_t i = 0; i < rows; ++i) {
+      if (i > 0) cursor->next();
+      offsets_.insert(offsets_.end(), cursor->offsets().begin(), cursor->offsets().end());
+    }
+    for (int64_t column = 0; column < space_.columns; column += kTileColumns) {
+      const int64_t n = std::min(kTileColumns, space_.columns - column);
+      char* next = tile_memory_.data();
+      for (const auto& [t, size] : turned_) {
+        const int64_t step = space_.inputs[t].column;
+        turn(size, next, kTilePitch,
+             static_cast<const char*>(inputs_[t]) + (offsets_[t] + column * step) * size, step,
+             rows, n);
+        tiles_[t] = next;
+        next += kTileRows * kTilePitch * size;
+      }
+      tile_column_ = column;
+      for (tile_row_ = 0; tile_row_ < rows; ++tile_row_)
+        run_row(offsets_.data() + static_cast<size_t>(tile_row_) * tensors, first_row + tile_row_,
+                column, column + n);
+    }
+    tiles_.assign(tiles_.size(), nullptr);
   }
 
   // Blocks of several rows.
@@ -160,7 +258,7 @@ class Runner {
       for (int64_t i = 0; i < rows; ++i, cursor.next())
         offsets_.insert(offsets_.end(), cursor.offsets().begin(), cursor.offsets().end());
       const int64_t n = rows * space_.columns;
-      run_block(program_.passes[0], cursor, row, 0, n);
+      run_block(program_.passes[0], nullptr, row, 0, n);
       for (const size_t r : program_.stores)
         for (int64_t i = 0; i < rows; ++i)
           store(r, offsets_[static_cast<size_t>(i) * tensors + space_.inputs.size() + r],
@@ -178,14 +276,14 @@ class Runner {
     registers_ = slots_;
   }
 
-  void compute_uniform(int32_t i, const Cursor& cursor, int64_t row) {
+  void compute_uniform(int32_t i, const int64_t* where, int64_t row) {
     const Number& number = at(i);
     void* const out = memory(i);
     switch (number.what) {
       case What::kInput:
         load(number, out,
              static_cast<const char*>(inputs_[number.index]) +
-                 cursor.input(number.index) * formula::size_of(number.type),
+                 where[number.index] * formula::size_of(number.type),
              1);
         spread(number.kind, out, kStride);
         break;
@@ -219,7 +317,7 @@ class Runner {
     kernel(out, sources, n);
   }
 
-  void run_block(const Pass& pass, const Cursor& cursor, int64_t row, int64_t column, int64_t n) {
+  void run_block(const Pass& pass, const int64_t* where, int64_t row, int64_t column, int64_t n) {
     const int64_t whole = round_up(n);
     for (const int32_t i : pass.kept)
       slot(i) = {kept_[static_cast<size_t>(i)] + column * size_of(at(i).kind), false};
@@ -231,7 +329,12 @@ class Runner {
           } else {
             const size_t t = at(one.out).index;
             const int64_t step = space_.inputs[t].column;
-            load_block(one.out, cursor.input(t) + column * step, n);
+            if (!tiles_.empty() && tiles_[t] != nullptr) {
+              const int64_t place = tile_row_ * kTilePitch + column - tile_column_;
+              load_block(one.out, tiles_[t], place, 1, n);
+            } else {
+              load_block(one.out, inputs_[t], where[t] + column * step, step, n);
+            }
           }
           break;
         case Instruction::What::kRow:
@@ -247,11 +350,11 @@ class Runner {
           break;
         }
         case Instruction::What::kCompute:
-          point(one, cursor, column, n);
+          point(one, where, column, n);
           compute(one.kernel, memory(one.out), one.args, whole);
           break;
         case Instruction::What::kChain:
-          point(one, cursor, column, n);
+          point(one, where, column, n);
           run_chain(one, whole);
           break;
         case Instruction::What::kReduce:
@@ -262,13 +365,13 @@ class Runner {
   }
 
   // Points a number to its result's memory, if that has the form of a block, else to its register.
-  void point(const Instruction& one, const Cursor& cursor, int64_t column, int64_t n) {
+  void point(const Instruction& one, const int64_t* where, int64_t column, int64_t n) {
     if (one.direct < 0) return;
     const auto r = static_cast<size_t>(one.direct);
     const bool fits = !program_.is_flat && n % kStride == 0 && space_.results[r].column == 1;
     if (fits) {
-      slot(one.out).data =
-          static_cast<char*>(results_[r]) + (cursor.result(r) + column) * size_of(at(one.out).kind);
+      slot(one.out).data = static_cast<char*>(results_[r]) +
+                           (where[space_.inputs.size() + r] + column) * size_of(at(one.out).kind);
     } else {
       slot(one.out) = registers_[static_cast<size_t>(one.out)];
     }
@@ -277,6 +380,7 @@ class Runner {
   // Makes the links of all chains. What is the same in the whole row stays where it is; the others
   // are found for each block.
   void make_links() {
+    links_.clear();
     for (const Pass& pass : program_.passes) {
       for (const Instruction& one : pass.block) {
         for (const LinkPlan& plan : one.links) {
@@ -308,11 +412,10 @@ class Runner {
   }
 
   // Loads n elements of an input, or points to them if they have the form of a block.
-  void load_block(int32_t i, int64_t offset, int64_t n) {
+  void load_block(int32_t i, const void* input, int64_t offset, int64_t step, int64_t n) {
     const Number& number = at(i);
     const int size = formula::size_of(number.type);
-    const int64_t step = space_.inputs[number.index].column;
-    const char* const from = static_cast<const char*>(inputs_[number.index]) + offset * size;
+    const char* const from = static_cast<const char*>(input) + offset * size;
     const bool is_plain = number.type == Type::kFloat32 || number.type == Type::kFloat64 ||
                           number.type == Type::kInt64;
     if (is_plain && step == 1 && n % kStride == 0 && !is_result(i)) {
@@ -383,14 +486,20 @@ class Runner {
   const Value* scalars_;
   int64_t small_size_ = 0, large_size_ = 0;  // bytes of a register
   int64_t block_ = 0, rows_per_block_ = 1, kept_length_ = 0;
-  Memory memory_;
+  Memory memory_;  // instead of the room's
   char* uniform_ = nullptr;
   char *small_ = nullptr, *large_ = nullptr, *scratch_ = nullptr, *converted_ = nullptr;
-  std::vector<Source> slots_, registers_;  // where each number is; where its register is
-  std::vector<char*> kept_;
-  std::vector<Link> links_;
-  std::vector<Total> totals_;
-  std::vector<int64_t> offsets_;  // of the rows of a block, in all tensors
+  std::vector<Source>&slots_, &registers_;  // where each number is; where its register is
+  std::vector<char*>& kept_;
+  std::vector<Link>& links_;
+  std::vector<Total>& totals_;
+  std::vector<int64_t>& offsets_;  // of the rows of a block or a tile, in all tensors
+  // The tile of each input that has one, of rows of kTilePitch elements; where it is, and the row
+  // of it that is being computed.
+  std::vector<char>& tile_memory_;
+  std::vector<const char*>& tiles_;
+  std::vector<Turned> turned_;
+  int64_t tile_column_ = 0, tile_row_ = 0;
 };
 
 }  // namespace
@@ -402,7 +511,9 @@ const Kernels& chosen_kernels() {
 
 void run_program(const CpuProgram& program, const Space& space, const void* const* inputs,
                  void* const* results, const Value* scalars, int64_t begin, int64_t end) {
-  Runner(program, space, inputs, results, scalars).run(begin, end);
+  Room own;
+  Room* const room = ThreadOwn<Room>::get();
+  Runner(program, space, inputs, results, scalars, room != nullptr ? room : &own).run(begin, end);
 }
 
 }  // namespace opdock::formula

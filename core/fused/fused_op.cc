@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/thread_own.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
 #include "formula/device_launch.h"
@@ -209,7 +210,7 @@ void make_plan(const opdock_call* call, const opdock_value* args, uint32_t num_a
   FusedOp& op = op_of(call);
   CallKey key(op.number, call->device);
   key.add(args, num_args, 1);
-  ThreadCalls* const calls = key.is_complete() ? thread_calls() : nullptr;
+  ThreadCalls* const calls = key.is_complete() ? ThreadOwn<ThreadCalls>::get() : nullptr;
   const RecentPlan* known = calls == nullptr ? nullptr : calls->plans.find(key);
   if (known != nullptr) {
     repeat(*known, plan);
@@ -346,7 +347,7 @@ opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_
   const uint64_t unit = call->device.type == OPDOCK_CPU ? 1 : formula::kAddressUnit;
   key.add(args, num_args, unit);
   key.add(results, num_results, unit);
-  ThreadCalls* const calls = key.is_complete() ? thread_calls() : nullptr;
+  ThreadCalls* const calls = key.is_complete() ? ThreadOwn<ThreadCalls>::get() : nullptr;
   const RecentRun* known = calls == nullptr ? nullptr : calls->runs.find(key);
   if (known != nullptr && known->instance == &instance &&
       !((known->has_row_results || instance.has_parts) && data.shares(instance)))

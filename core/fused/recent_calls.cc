@@ -4,26 +4,6 @@
 namespace opdock {
 namespace {
 
-// A pointer without a destructor, because a thread may call formulas while its variables are being
-// destroyed.
-constinit thread_local ThreadCalls* calls = nullptr;
-constinit thread_local bool has_ended = false;
-
-struct Owner {
-  ~Owner() {
-    delete std::exchange(calls, nullptr);
-    has_ended = true;
-  }
-};
-
-[[gnu::cold, gnu::noinline]] ThreadCalls* make_calls() {
-  if (has_ended) return nullptr;
-  static thread_local Owner owner;
-  (void)owner;
-  calls = new ThreadCalls;
-  return calls;
-}
-
 uint64_t word_of(opdock_dtype dtype) {
   return dtype.code | static_cast<uint64_t>(dtype.bits) << 8 |
          static_cast<uint64_t>(dtype.lanes) << 16;
@@ -47,11 +27,32 @@ void CallKey::add_tensor(const opdock_value& value, uint64_t unit) {
   }
 }
 
+void CallKey::add_string(const opdock_string& text) {
+  const size_t whole = text.size / sizeof(uint64_t), rest = text.size % sizeof(uint64_t);
+  if (whole + 2 > kMaxWords - count_) {
+    is_complete_ = false;
+    return;
+  }
+  add(OPDOCK_TAG_STRING | text.size << 8);
+  uint64_t word = 0;
+  for (size_t i = 0; i < whole; ++i) {
+    std::memcpy(&word, text.data + i * sizeof word, sizeof word);
+    add(word);
+  }
+  word = 0;
+  if (rest != 0) std::memcpy(&word, text.data + whole * sizeof word, rest);
+  add(word);
+}
+
 void CallKey::add(const opdock_value* values, uint32_t count, uint64_t unit) {
   for (uint32_t i = 0; i < count; ++i) {
     const opdock_value& value = values[i];
     if (value.tag == OPDOCK_TAG_TENSOR) {
       add_tensor(value, unit);
+      continue;
+    }
+    if (value.tag == OPDOCK_TAG_STRING) {
+      add_string(*value.as.str);
       continue;
     }
     // Numbers are passed with each call; a bool chooses what is computed, as a string does.
@@ -63,11 +64,6 @@ void CallKey::add(const opdock_value* values, uint32_t count, uint64_t unit) {
     }
     add(value.tag | (is_bool && value.as.i64 != 0 ? 256 : 0));
   }
-}
-
-ThreadCalls* thread_calls() {
-  ThreadCalls* const known = calls;
-  return known != nullptr ? known : make_calls();
 }
 
 }  // namespace opdock

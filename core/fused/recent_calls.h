@@ -53,6 +53,7 @@ class CallKey {
     hash_ ^= hash_ >> 32;
   }
   void add_tensor(const opdock_value& value, uint64_t unit);
+  void add_string(const opdock_string& text);
 
   std::array<uint64_t, kMaxWords> words_;  // uninitialised after the first count_
   size_t count_ = 0;
@@ -110,12 +111,10 @@ class RecentCalls {
   size_t turn_ = 0;
 };
 
+// For ThreadOwn.
 struct ThreadCalls {
   RecentCalls<RecentPlan> plans;
   RecentCalls<RecentRun> runs;
 };
-
-// Returns this thread's, or NULL if the thread is ending. Throws std::bad_alloc.
-ThreadCalls* thread_calls();
 
 }  // namespace opdock
