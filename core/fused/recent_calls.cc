@@ -55,6 +55,10 @@ void CallKey::add(const opdock_value* values, uint32_t count, uint64_t unit) {
       add_string(*value.as.str);
       continue;
     }
+    if (value.tag == OPDOCK_TAG_DTYPE && count_ < kMaxWords) {
+      add(value.tag | word_of(value.as.dtype) << 32);
+      continue;
+    }
     // Numbers are passed with each call; a bool chooses what is computed, as a string does.
     const bool is_number = value.tag == OPDOCK_TAG_INT || value.tag == OPDOCK_TAG_FLOAT;
     const bool is_bool = value.tag == OPDOCK_TAG_BOOL;
