@@ -7,8 +7,16 @@
 namespace opdock::formula {
 namespace {
 
+// The compiler makes vector instructions of steps that are constants.
 template <class T>
 void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
+  if (to_step == 1 && from_step == 0) {
+    T element;
+    std::memcpy(&element, from, sizeof(T));
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &element, sizeof(T));
+    return;
+  }
   for (int64_t i = 0; i < n; ++i) {
     T element;
     std::memcpy(&element, from + i * from_step * static_cast<int64_t>(sizeof(T)), sizeof(T));
@@ -54,6 +62,11 @@ Memory allocate(size_t bytes) {
 void copy(int size, void* to, int64_t to_step, const void* from, int64_t from_step, int64_t n) {
   char* const out = static_cast<char*>(to);
   const char* const in = static_cast<const char*>(from);
+  if (n <= 0) return;
+  if (to_step == 1 && from_step == 1) {
+    std::memcpy(out, in, static_cast<size_t>(n * size));
+    return;
+  }
   switch (size) {
     case 1:
       return copy_steps<uint8_t>(out, to_step, in, from_step, n);

@@ -416,14 +416,17 @@ class Runner {
     const Number& number = at(i);
     const int size = formula::size_of(number.type);
     const char* const from = static_cast<const char*>(input) + offset * size;
-    const bool is_plain = number.type == Type::kFloat32 || number.type == Type::kFloat64 ||
-                          number.type == Type::kInt64;
-    if (is_plain && step == 1 && n % kStride == 0 && !is_result(i)) {
+    if (is_plain(number) && step == 1 && n % kStride == 0 && !is_result(i)) {
       slot(i).data = from;
       return;
     }
     slot(i) = registers_[static_cast<size_t>(i)];
     load_steps(number, memory(i), from, step, n);
+  }
+  // Whether elements are values as they are.
+  static bool is_plain(const Number& input) {
+    return input.type == Type::kFloat32 || input.type == Type::kFloat64 ||
+           input.type == Type::kInt64;
   }
   // A result that is an input is copied, as the input's memory may be that of another result.
   bool is_result(int32_t i) const {
@@ -437,11 +440,12 @@ class Runner {
     const size_t tensors = space_.inputs.size() + space_.results.size();
     const char* const from = static_cast<const char*>(inputs_[number.index]);
     const int64_t columns = space_.columns;
-    // The elements are gathered first, and converted all at once.
+    // The elements are gathered first, and converted all at once, where that changes them.
+    char* const gathered = is_plain(number) ? static_cast<char*>(memory(i)) : scratch_;
     for (int64_t r = 0; r * columns < n; ++r)
-      copy(size, scratch_ + r * columns * size, 1,
+      copy(size, gathered + r * columns * size, 1,
            from + offsets_[static_cast<size_t>(r) * tensors + number.index] * size, step, columns);
-    load(number, memory(i), scratch_, n);
+    if (gathered == scratch_) load(number, memory(i), scratch_, n);
   }
   void load_steps(const Number& number, void* to, const char* from, int64_t step, int64_t n) {
     const int size = formula::size_of(number.type);
@@ -450,6 +454,7 @@ class Runner {
       load(number, to, from, 1);
       return spread(number.kind, to, n);
     }
+    if (is_plain(number)) return copy(size, to, 1, from, step, n);
     copy(size, scratch_, 1, from, step, n);
     load(number, to, scratch_, n);
   }
