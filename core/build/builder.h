@@ -57,6 +57,9 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
                                           Cache* cache = nullptr, Progress* progress = nullptr,
                                           std::vector<Reason>* reasons = nullptr);
 
+// Returns a digest of Opdock's public headers, which is computed once. cache: as above.
+std::string headers_digest(Cache* cache);
+
 // Returns whether a plugin's meson.build names simd_sources, which cpu_level applies to.
 bool has_simd_sources(const Manifest& manifest);
 

@@ -117,6 +117,10 @@ std::string machine() {
 
 }  // namespace
 
+std::string headers_digest(Cache* cache) {
+  return own_digests(cache).headers;
+}
+
 bool has_simd_sources(const Manifest& manifest) {
   const std::optional<std::string> text = read_file(manifest.folder() / "meson.build");
   return text && text->find("simd_sources") != std::string::npos;

@@ -187,6 +187,18 @@ BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* rea
   return tools;
 }
 
+BuildTools find_compiler_tools(std::vector<Reason>* reasons) {
+  BuildTools tools;
+  tools.cpp = find_compiler("CXX", {"c++", "g++", "clang++"}, reasons);
+  tools.guard = installed().program("opdock-guard");
+  if (tools.guard.empty() || installed().include.empty()) {
+    report_missing(Code::kBuildIncomplete,
+                   "no opdock-guard or no opdock/plugin.h where this Opdock is installed",
+                   "a whole installation", reasons);
+  }
+  return tools;
+}
+
 std::vector<std::string> build_environment(const BuildTools& tools, const std::string& temporary) {
   std::string path;
   const auto add_folder = [&](const std::string& folder) {
@@ -197,7 +209,7 @@ std::vector<std::string> build_environment(const BuildTools& tools, const std::s
     if (!compiler->empty()) add_folder(fs::path(compiler->front()).parent_path().string());
   }
   for (const std::string& tool : {tools.meson, tools.ninja}) {
-    add_folder(fs::path(tool).parent_path().string());
+    if (!tool.empty()) add_folder(fs::path(tool).parent_path().string());
   }
   for (const char* folder : {"/usr/local/bin", "/usr/bin", "/bin"}) add_folder(folder);
 

@@ -51,6 +51,9 @@ std::vector<std::string> nvrtc_folders();
 // Finds the tools that `languages` need; each missing one becomes a reason. Starts nothing.
 BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* reasons);
 
+// Finds only the C++ compiler and opdock-guard. Starts nothing.
+BuildTools find_compiler_tools(std::vector<Reason>* reasons);
+
 // Identifies the compilers that would make the result: their versions for people, and an id
 // computed from their programs. For pkg-config's libraries the id covers their versions and the
 // arguments that they need. Starts the compilers with --version, each for at most 10 seconds and

@@ -203,7 +203,7 @@ CacheMaker identify(const BuildTools& tools, const Languages& languages,
   Identifier identifier(tools, deadline, progress, reasons);
   const size_t before = reasons->size();
   identifier.add_host_compiler(tools.cpp, "cc1plus");
-  if (reasons->size() == before) identifier.add_host_compiler(tools.c, "cc1");
+  if (reasons->size() == before && !tools.c.empty()) identifier.add_host_compiler(tools.c, "cc1");
   if (reasons->size() == before && languages.cuda) identifier.add_nvcc();
   if (reasons->size() == before && languages.hip) identifier.add_hipcc();
   if (reasons->size() == before && languages.device_images) identifier.add_nvrtc();

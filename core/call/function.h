@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "call/describe.h"
 #include "call/target.h"
+#include "opdock/formula_cpu.h"
 #include "opdock/opdock.h"
 #include "schema/schema.h"
 
@@ -43,6 +44,22 @@ class Resolver {
     (void)device, (void)name, (void)source, (void)kernel, (void)out;
     return {OPDOCK_INCOMPATIBLE, "formulas cannot be compiled here"};
   }
+  // Returns compiled CPU code of a formula (formula/cpu_source.h) that is in the cache; NULL if
+  // there is none. name: of the op, for people. Any thread.
+  virtual opdock_formula_function find_cpu_code(const std::string& name,
+                                                const std::string& source) {
+    (void)name, (void)source;
+    return nullptr;
+  }
+  // Compiles CPU code of a formula, on a thread of its own, which may outlive the runtime, or, if
+  // compiles_cpu_code_first(), at once. Stores the code in *out, which lives until the process
+  // ends, unless that fails. Any thread.
+  virtual void make_cpu_code(const std::string& name, const std::string& source,
+                             std::atomic<opdock_formula_function>* out) {
+    (void)name, (void)source, (void)out;
+  }
+  // Whether a formula's first call on the CPU waits for its code to be compiled.
+  virtual bool compiles_cpu_code_first() const { return false; }
   // Called after a call on `target` failed with OPDOCK_INCOMPATIBLE. Returns true if the reason was
   // that the target's first kernel could not be compiled, and nothing was launched. Until
   // end_of_call(), resolve() then skips this target on this thread, so that the caller can retry

@@ -45,6 +45,15 @@ class FormulaResolver : public Resolver {
                         const char* kernel, opdock_kernel** out) override {
     return others_.compile_kernel(device, name, std::move(source), kernel, out);
   }
+  opdock_formula_function find_cpu_code(const std::string& name,
+                                        const std::string& source) override {
+    return others_.find_cpu_code(name, source);
+  }
+  void make_cpu_code(const std::string& name, const std::string& source,
+                     std::atomic<opdock_formula_function>* out) override {
+    others_.make_cpu_code(name, source, out);
+  }
+  bool compiles_cpu_code_first() const override { return others_.compiles_cpu_code_first(); }
   opdock_generator* generator(opdock_device device) override { return others_.generator(device); }
   void log(int32_t level, const char* message) override { others_.log(level, message); }
   uint32_t threads() const override { return others_.threads(); }

@@ -39,6 +39,12 @@ class FunctionTable : public Resolver {
   // (module.cc)
   Status compile_kernel(opdock_device device, const std::string& name, std::string source,
                         const char* kernel, opdock_kernel** out) override;
+  // (function_table_cpu_code.cc)
+  opdock_formula_function find_cpu_code(const std::string& name,
+                                        const std::string& source) override;
+  void make_cpu_code(const std::string& name, const std::string& source,
+                     std::atomic<opdock_formula_function>* out) override;
+  bool compiles_cpu_code_first() const override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;

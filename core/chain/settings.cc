@@ -35,7 +35,7 @@ const std::vector<Policy>& policies() {
        &Settings::build,
        &SearchEnvironment::build,
        {"auto", "never", "always"}},
-      {"jit", "OPDOCK_JIT", &Settings::jit, &SearchEnvironment::jit, {"auto", "never"}},
+      {"jit", "OPDOCK_JIT", &Settings::jit, &SearchEnvironment::jit, {"auto", "never", "always"}},
       {"fallback",
        "OPDOCK_FALLBACK",
        &Settings::fallback,

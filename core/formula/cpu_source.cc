@@ -32,8 +32,8 @@ int cost_of(const CpuStep& step) {
 // has a pass for each step of reductions that need earlier ones, and one for the results.
 class Writer {
  public:
-  Writer(const Graph& graph, std::string_view name)
-      : graph_(graph), steps_(cpu_steps(graph)), name_(name) {}
+  Writer(const Graph& graph, std::string_view name, bool is_named)
+      : graph_(graph), steps_(cpu_steps(graph, is_named)), name_(name) {}
 
   std::string write() {
     line("// Made of a formula by Opdock.");
@@ -413,7 +413,7 @@ class Writer {
 
 }  // namespace
 
-std::string cpu_source(const Graph& graph, std::string_view function_name) {
+std::string cpu_source(const Graph& graph, std::string_view function_name, bool is_named) {
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
   };
@@ -423,7 +423,7 @@ std::string cpu_source(const Graph& graph, std::string_view function_name) {
   if (!is_name)
     throw Error("found the function name \"" + std::string(function_name) +
                 "\", wanted letters, digits and _; please report this");
-  return Writer(graph, function_name).write();
+  return Writer(graph, function_name, is_named).write();
 }
 
 std::vector<std::string> cpu_source_arguments() {

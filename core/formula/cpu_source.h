@@ -29,8 +29,11 @@ namespace opdock::formula {
 // If OPDOCK_SIMD_ONLY is defined as well, the file also exports extern "C" NAME, which calls it.
 //
 // function_name: a C identifier; throws Error for another text. Names in the code come from the
-// formula. Two graphs of the same key() have the same code but for those names.
-std::string cpu_source(const Graph& graph, std::string_view function_name);
+// formula, unless is_named is false: then two graphs of the same key() have the same code.
+std::string cpu_source(const Graph& graph, std::string_view function_name, bool is_named = true);
+
+// The function's name in code that is compiled while a program runs.
+inline constexpr char kCodeFunction[] = "opdock_formula_code";
 
 // Arguments that the file must be compiled with, for GCC and Clang: products and sums are not
 // fused, and operations have IEEE's results.

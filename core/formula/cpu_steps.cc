@@ -58,7 +58,7 @@ std::string reduction(Op op) {
 
 class Lowering {
  public:
-  explicit Lowering(const Graph& graph) : graph_(graph) {}
+  Lowering(const Graph& graph, bool is_named) : graph_(graph), is_named_(is_named) {}
 
   CpuSteps run() {
     for (Id id = 0; id < graph_.size(); ++id) {
@@ -66,6 +66,7 @@ class Lowering {
       const int step = lower(id);
       place_.push_back(step);
       if (steps_.all.size() == before) continue;  // an argument of it
+      if (!is_named_) continue;
       at(step).name = variable_name(graph_, id);
       at(step).is_named = graph_.names().contains(id);
     }
@@ -195,6 +196,7 @@ class Lowering {
   }
 
   const Graph& graph_;
+  const bool is_named_;
   CpuSteps steps_;
   std::vector<int> place_;
 };
@@ -231,8 +233,8 @@ std::string cpu_element_type(Type type) {
   }
 }
 
-CpuSteps cpu_steps(const Graph& graph) {
-  return Lowering(graph).run();
+CpuSteps cpu_steps(const Graph& graph, bool is_named) {
+  return Lowering(graph, is_named).run();
 }
 
 }  // namespace opdock::formula

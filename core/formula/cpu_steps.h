@@ -47,8 +47,8 @@ struct CpuSteps {
   int passes = 1;
 };
 
-// graph: simplified.
-CpuSteps cpu_steps(const Graph& graph);
+// graph: simplified. is_named: whether variables have the formula's names.
+CpuSteps cpu_steps(const Graph& graph, bool is_named);
 
 // Returns the type of a value in the code: "Floats", "Doubles", "Ints", "Longs" or "Bools".
 std::string cpu_value_type(Type type);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/thread_own.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
+#include "formula/cpu_call.h"
 #include "formula/device_launch.h"
 #include "formula/gradient.h"
 #include "fused/evaluate_call.h"
@@ -266,14 +268,42 @@ void check_parts(const FusedInstance& instance, const opdock_value* args,
 }
 
 struct CpuWork {
-  const FusedInstance& instance;
+  FusedInstance& instance;
   const formula::Space& space;
   void* const* inputs;
   void* const* results;
   const formula::Value* scalars;
 };
 
+// Runs compiled code, whose pieces are the interpreter's.
+void run_compiled(const opdock_call* call, opdock_formula_function code, const CpuWork& work) {
+  struct Context {
+    opdock_formula_function code;
+    const opdock_formula_call* call;
+  };
+  const formula::CpuCall what(work.space, work.inputs, work.results, work.scalars,
+                              work.instance.numbers.size());
+  Context context = {code, what.get()};
+  const formula::Interpreter& on_cpu = work.instance.on_cpu;
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
+      static_cast<uint64_t>(on_cpu.grain(work.space)),
+      [](void* given, uint64_t begin, uint64_t end) {
+        const Context& of = *static_cast<const Context*>(given);
+        of.code(of.call, static_cast<int64_t>(begin), static_cast<int64_t>(end));
+      },
+      &context);
+}
+
 opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
+  CpuCode& compiled = work.instance.cpu_code;
+  const opdock_formula_function code =
+      compiled.get(static_cast<Invocation*>(call->host_data), work.space.elements());
+  if (code != nullptr) {
+    run_compiled(call, code, work);
+    return OPDOCK_OK;
+  }
+  const auto start = std::chrono::steady_clock::now();
   const formula::Interpreter& on_cpu = work.instance.on_cpu;
   parallel_extension()->parallel_for(
       call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
@@ -284,6 +314,7 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
                                static_cast<int64_t>(begin), static_cast<int64_t>(end));
       },
       const_cast<CpuWork*>(&work));
+  compiled.interpreted(std::chrono::steady_clock::now() - start);
   return OPDOCK_OK;
 }
 
@@ -329,10 +360,10 @@ struct CallData {
 };
 
 opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data) {
-  const FusedInstance& instance = *how.instance;
+  FusedInstance& instance = *how.instance;
   data->move_to_parts(how.part_offsets, instance.tensors.size());
   if (call->device.type == OPDOCK_CPU)
-    return run_on_cpu(call, {instance, how.space, data->inputs.data(), data->results.data(),
+    return run_on_cpu(call, CpuWork{instance, how.space, data->inputs.data(), data->results.data(),
                              data->scalars.data()});
   return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
                                 data->inputs.data(), data->results.data(), data->scalars.data());

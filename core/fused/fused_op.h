@@ -13,6 +13,7 @@
 #include "formula/formula.h"
 #include "formula/interpreter.h"
 #include "formula/operands.h"
+#include "fused/cpu_code.h"
 #include "fused/device_kernels.h"
 #include "opdock/plugin.h"
 #include "schema/schema.h"
@@ -24,11 +25,13 @@ struct FusedInstance {
   explicit FusedInstance(formula::Graph made)
       : graph(std::move(made)),
         on_cpu(graph),
+        cpu_code(graph),
         on_gpu(graph),
         has_parts(formula::has_parts(graph)) {}
 
   const formula::Graph graph;
   const formula::Interpreter on_cpu;
+  CpuCode cpu_code;
   FusedKernels on_gpu;
   const bool has_parts;           // whether a tensor is read or written in parts
   std::vector<uint32_t> tensors;  // the parameter of each of the graph's inputs

@@ -10,6 +10,7 @@
 
 #include <new>
 
+#include "opdock/formula_copy.hpp"
 #include "opdock/formula_cpu.h"
 #include "opdock/formula_values.hpp"
 
@@ -69,34 +70,14 @@ class Row {
   int64_t kept_columns_ = 0;
 };
 
-// Copies rows × columns elements. Strides are in elements.
-template <class T>
-inline void copy_elements(T* to, int64_t to_row, int64_t to_column, const T* from, int64_t from_row,
-                          int64_t from_column, int64_t rows, int64_t columns) {
-  const auto size = [](int64_t stride) { return stride < 0 ? -stride : stride; };
-  // The shorter strides of the tensor are those of the inner loop.
-  if (size(from_row) + size(to_row) < size(from_column) + size(to_column)) {
-    for (int64_t c = 0; c < columns; ++c) {
-      T* const target = to + c * to_column;
-      const T* const source = from + c * from_column;
-      for (int64_t r = 0; r < rows; ++r) target[r * to_row] = source[r * from_row];
-    }
-    return;
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    T* const target = to + r * to_row;
-    const T* const source = from + r * from_row;
-    for (int64_t c = 0; c < columns; ++c) target[c * to_column] = source[c * from_column];
-  }
-}
-
 class Rows {
  public:
   Rows(const Form& form, const opdock_formula_call& call) : form_(form), call_(call) {
     const int count = form.inputs + form.results;
     const int64_t columns = call.columns;
     // Short rows are computed several at a time, so that vectors are full.
-    is_flat_ = !form.has_whole_rows && !form.has_places && call.rows > 1 && 2 * columns <= kFlat;
+    is_flat_ = !form.has_whole_rows && !form.has_places && call.rows > 1 && columns <= kFlat &&
+               (columns % kLanes != 0 || columns < 2 * kLanes);
     bool has_copies = false, is_transposed = false;
     int least = 8;
     for (int t = 0; t < count; ++t) {
@@ -107,12 +88,13 @@ class Rows {
       tensor.column = given.column_stride;
       tensor.size = form.tensors[t].size;
       tensor.inner = call.ndim > 0 ? given.strides[call.ndim - 1] : 0;
-      tensor.how = !form.tensors[t].has_columns ? How::kOne
-                   : is_flat_                   ? How::kCopied
-                   : tensor.column == 1         ? How::kInPlace
-                   : t >= form.inputs           ? How::kCopied
-                   : tensor.column == 0         ? How::kSame
-                                                : How::kCopied;
+      tensor.how = !form.tensors[t].has_columns         ? How::kOne
+                   : is_flat_                           ? How::kCopied
+                   : tensor.column == 1 || columns == 1 ? How::kInPlace
+                   : t >= form.inputs                   ? How::kCopied
+                   : tensor.column == 0                 ? How::kSame
+                                                        : How::kCopied;
+      has_same_ = has_same_ || tensor.how == How::kSame;
       if (tensor.how != How::kCopied) continue;
       has_copies = true;
       const int64_t inner = tensor.inner < 0 ? -tensor.inner : tensor.inner;
@@ -122,6 +104,7 @@ class Rows {
       if (tensor.size < least) least = tensor.size;
     }
     tile_columns_ = columns;
+    tile_rows_ = INT64_MAX;
     if (is_flat_) {
       tile_rows_ = columns > 0 ? kTile / columns : 1;
     } else if (has_copies) {
@@ -135,7 +118,7 @@ class Rows {
     }
     // At distances of a power of two, the rows of a tile would share a few lines of the cache.
     pitch_ = is_flat_ ? columns : tile_columns_ + 64;
-    allocate(count, has_copies);
+    allocate(count);
   }
   ~Rows() { ::operator delete[](memory_, std::align_val_t(64)); }
   Rows(const Rows&) = delete;
@@ -195,13 +178,13 @@ class Rows {
     int size;
     How how;
   };
-  static constexpr int64_t kFlat = 128, kTile = 1024, kMaxTileBytes = 256 << 10;
+  static constexpr int64_t kFlat = 64, kTile = 1024, kMaxTileBytes = 256 << 10;
 
   const opdock_formula_tensor& at(int t) const {
     return t < form_.inputs ? call_.inputs[t] : call_.results[t - form_.inputs];
   }
 
-  void allocate(int count, bool has_copies) {
+  void allocate(int count) {
     int64_t bytes = 0;
     const auto take = [&](int64_t size) {
       const int64_t offset = bytes;
@@ -215,9 +198,9 @@ class Rows {
                   : tensor.how == How::kCopied ? take(tile_rows_ * pitch_ * tensor.size)
                                                : 0;
     }
-    row_.kept_columns_ = (call_.columns + kLanes - 1) / kLanes * kLanes;
+    // Of whole vectors, and aligned for elements of any size.
+    row_.kept_columns_ = (call_.columns + 15) / 16 * 16;
     const int64_t kept = take(form_.kept_bytes * row_.kept_columns_);
-    (void)has_copies;
     char* memory = small_;
     if (bytes > static_cast<int64_t>(sizeof small_)) {
       memory_ =
@@ -282,36 +265,47 @@ class Rows {
   template <class Body>
   HWY_INLINE void run_tile(int64_t row, int64_t rows, int64_t column, int64_t n, const Body& body) {
     const int count = form_.inputs + form_.results;
-    for (int t = 0; t < form_.inputs; ++t)
-      if (tensors_[t].how == How::kCopied) copy(tensors_[t], 0, column, rows, n, false);
+    int64_t step[kMaxTensors];  // bytes from row to row
+    for (int t = 0; t < count; ++t) {
+      const Tensor& tensor = tensors_[t];
+      const bool is_copied = tensor.how == How::kCopied;
+      if (is_copied && t < form_.inputs) copy(tensor, 0, column, rows, n, false);
+      step[t] = (is_copied ? pitch_ : tensor.inner) * tensor.size;
+      char* const element = tensor.data + tensor.offset * tensor.size;
+      row_.data_[t] = is_copied                     ? tensor.buffer
+                      : tensor.how == How::kInPlace ? element + column * tensor.size
+                                                    : element;
+    }
     row_.count = n;
     row_.column = column;
     for (int64_t r = 0; r < rows; ++r) {
-      for (int t = 0; t < count; ++t) {
-        const Tensor& tensor = tensors_[t];
-        char* const element = tensor.data + (tensor.offset + r * tensor.inner) * tensor.size;
-        switch (tensor.how) {
-          case How::kOne:
-            row_.data_[t] = element;
-            break;
-          case How::kInPlace:
-            row_.data_[t] = element + column * tensor.size;
-            break;
-          case How::kSame:
-            for (int64_t k = 0; k < kLanes; ++k)
-              memcpy(tensor.buffer + k * tensor.size, element, static_cast<size_t>(tensor.size));
-            row_.data_[t] = tensor.buffer;
-            break;
-          case How::kCopied:
-            row_.data_[t] = tensor.buffer + r * pitch_ * tensor.size;
-            break;
-        }
-      }
       row_.number = row + r;
-      body(row_);
+      if (has_same_) {
+        run_with_copies(body);
+      } else {
+        body(row_);
+      }
+      for (int t = 0; t < count; ++t) row_.data_[t] = static_cast<char*>(row_.data_[t]) + step[t];
     }
     for (int t = form_.inputs; t < count; ++t)
       if (tensors_[t].how == How::kCopied) copy(tensors_[t], 0, column, rows, n, true);
+  }
+
+  // Runs a row some of whose tensors have one element, which the code reads as kLanes copies.
+  template <class Body>
+  HWY_INLINE void run_with_copies(const Body& body) {
+    void* elements[kMaxTensors];
+    for (int t = 0; t < form_.inputs; ++t) {
+      const Tensor& tensor = tensors_[t];
+      if (tensor.how != How::kSame) continue;
+      elements[t] = row_.data_[t];
+      for (int64_t k = 0; k < kLanes; ++k)
+        memcpy(tensor.buffer + k * tensor.size, elements[t], static_cast<size_t>(tensor.size));
+      row_.data_[t] = tensor.buffer;
+    }
+    body(row_);
+    for (int t = 0; t < form_.inputs; ++t)
+      if (tensors_[t].how == How::kSame) row_.data_[t] = elements[t];
   }
 
   // Several short rows as one.
@@ -344,8 +338,8 @@ class Rows {
   static constexpr int kMaxDims = OPDOCK_FORMULA_MAX_DIMS;
   const Form& form_;
   const opdock_formula_call& call_;
-  bool is_flat_ = false;
-  int64_t tile_rows_ = 1, tile_columns_ = 0, pitch_ = 0;
+  bool is_flat_ = false, has_same_ = false;
+  int64_t tile_rows_ = 0, tile_columns_ = 0, pitch_ = 0;
   int64_t place_[kMaxDims] = {};
   Tensor tensors_[kMaxTensors];
   Row row_;

@@ -1,0 +1,50 @@
+// Decides when a formula's calls on the CPU use compiled code instead of the interpreter.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "formula/graph.h"
+#include "opdock/formula_cpu.h"
+
+namespace opdock {
+
+struct Invocation;
+
+// The interpreter computes the first call, so that a first result waits for nothing. Code that the
+// cache has is opened at the next large call, or once the interpreter has worked for a few
+// milliseconds, which is what opening takes in a new process. Code is compiled, in the background, once the
+// interpreter has worked for a second, which is about what compiling takes. Usable from any thread.
+class CpuCode {
+ public:
+  explicit CpuCode(const formula::Graph& graph) : graph_(graph) {}
+  CpuCode(const CpuCode&) = delete;
+  CpuCode& operator=(const CpuCode&) = delete;
+
+  // Returns the code for a call with so many elements; NULL: use the interpreter. May open a file.
+  opdock_formula_function get(Invocation* in, int64_t elements) {
+    const opdock_formula_function code = code_.load(std::memory_order_acquire);
+    return code != nullptr || stage_.load(std::memory_order_relaxed) == kAsked
+               ? code
+               : consider(in, elements);
+  }
+  // Says how long the interpreter has worked for a call, on all threads together about as long.
+  void interpreted(std::chrono::nanoseconds time) {
+    spent_.fetch_add(time.count(), std::memory_order_relaxed);
+  }
+
+ private:
+  enum Stage : uint8_t { kNew, kLookedUp, kAsked };
+  opdock_formula_function consider(Invocation* in, int64_t elements);
+  std::string source() const;
+
+  const formula::Graph& graph_;
+  std::atomic<opdock_formula_function> code_{nullptr};
+  std::atomic<uint8_t> stage_{kNew};
+  std::atomic<int64_t> spent_{0};  // nanoseconds
+};
+
+}  // namespace opdock
