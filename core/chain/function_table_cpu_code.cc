@@ -43,7 +43,7 @@ bool FunctionTable::compiles_cpu_code_first() const {
 
 opdock_formula_function FunctionTable::find_cpu_code(const std::string& name,
                                                      const std::string& source) {
-  if (runtime_->is_described() || !jit_denied(runtime_).empty()) return nullptr;
+  if (runtime_->is_described()) return nullptr;
   std::vector<Reason> reasons;
   Cache* const cache = runtime_->cache(&reasons);
   return find_formula_code(name, source, cache, &reasons);

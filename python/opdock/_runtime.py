@@ -165,8 +165,9 @@ def manual_seed(seed):
 def configure(*, build=None, jit=None, fallback=None, tf32=False):
     """Sets this process's policy for ops without a compatible plugin.
 
-    build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto" or
-    "never". fallback: "warn", "error" or "silent". None stands for the value of the environment
+    build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto",
+    "never", or "always" (formulas are compiled at their first call on the CPU). fallback: "warn",
+    "error" or "silent". None stands for the value of the environment
     (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK) or of a configuration file. Functions looked up
     earlier keep their policies. tf32: whether float32 products on NVIDIA's GPUs may round their
     factors to TF32; for torch tensors torch.backends.cuda.matmul.allow_tf32 decides instead. Any

@@ -89,7 +89,7 @@ typedef struct opdock_options {
    * configuration file and the system's, in this order, and otherwise the first value listed here.
    * Any other text is OPDOCK_INVALID_ARGUMENT. */
   const char* build;    /* "auto", "never", or "always": source plugins before binaries */
-  const char* jit;      /* "auto" or "never" */
+  const char* jit;      /* "auto", "never", or "always": formulas on the CPU at their first call */
   const char* fallback; /* "warn", "error" or "silent" */
   /* The context of the hooks below, which are for work that takes noticeable time: compiling,
    * building, or waiting for another process that compiles or builds. They are called on the thread

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests when a formula's calls on the CPU use compiled code: in processes and with caches of their
+own. What a process has opened is in /proc/self/maps."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+
+CALLS = """\
+import time, numpy, opdock
+f = opdock.formula("exp(x) * y + 0.5")
+x = numpy.linspace(-2, 2, 300_000, dtype=numpy.float32).reshape(3, -1)
+y = x[:, ::-1]
+def is_right():
+    return numpy.allclose(f(x, y), numpy.exp(x) * y + 0.5, rtol=1e-6, atol=1e-6)
+def is_open():
+    return "formula.so" in open("/proc/self/maps").read()
+"""
+THREE = CALLS + "print([(is_right(), is_open()) for i in range(3)])"
+# Until the code is there: after a second of work and the time that compiling takes.
+MANY = (
+    CALLS
+    + """\
+end = time.monotonic() + 120
+while not is_open() and time.monotonic() < end:
+    f(x, y)
+print(is_right(), is_open())
+"""
+)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Returns a function that runs a text as a program, with that environment, and returns what it
+    prints."""
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+
+    def run(text, **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", text],
+            env={**os.environ, "OPDOCK_CACHE_DIR": str(folder), **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
+
+
+def test_code_is_compiled_once_asked_for_and_found_by_later_processes(run):
+    first, later = "(True, False)", "(True, True)"
+    assert run(THREE) == f"[{first}, {first}, {first}]"
+    assert run(THREE, OPDOCK_JIT="always") == f"[{later}, {later}, {later}]"
+    # The first result waits for nothing. No compiler is needed.
+    assert run(THREE, CXX="/nonexistent/c++") == f"[{first}, {later}, {later}]"
+    # What was compiled may be used.
+    assert run(THREE, OPDOCK_JIT="never") == f"[{first}, {later}, {later}]"
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"OPDOCK_JIT": "always", "CXX": "false"},
+        {"OPDOCK_JIT": "always", "CXX": "/nonexistent/c++"},
+        {"OPDOCK_JIT": "always", "OPDOCK_BUILD": "never"},
+        {"OPDOCK_JIT": "always", "OPDOCK_CACHE_DIR": "/tmp"},
+        {"OPDOCK_JIT": "never"},
+    ],
+)
+def test_without_a_compiler_the_interpreter_stays(run, environment):
+    assert run(THREE, **environment) == "[(True, False), (True, False), (True, False)]"
+
+
+def test_code_is_compiled_in_the_background_after_a_second_of_work(run):
+    assert run(MANY) == "True True"
+
+
+def test_names_do_not_matter(run):
+    run(THREE, OPDOCK_JIT="always")
+    other = THREE.replace('"exp(x) * y + 0.5"', '"exp(left) * right + 0.5"')
+    assert run(other) == "[(True, False), (True, True), (True, True)]"
+
+
+def test_a_damaged_entry_is_not_used(run, tmp_path):
+    run(THREE, OPDOCK_JIT="always")
+    [library] = (tmp_path / "cache").rglob("formula.so")
+    library.chmod(0o600)
+    library.write_bytes(library.read_bytes()[:-100])
+    assert run(THREE) == "[(True, False), (True, False), (True, False)]"
