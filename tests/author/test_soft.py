@@ -128,6 +128,18 @@ def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
     assert "no stand-in for libcuda.so.1" in soft.why_not(report, "cuda", tmp_path)
 
 
+def test_a_plugin_of_formulas_alone_is_built_without_images(tmp_path):
+    from opdock._author.prepare import may_lack_images
+
+    formula = '[[op]]\nschema = "f(Tensor x) -> Tensor"\nformula = "x + 1"\n'
+    for more, lacks in {"": True, 'sources = ["f.cc"]\n': False}.items():
+        (tmp_path / "plugin.toml").write_text(f'name = "f"\n{more}{formula}')
+        assert may_lack_images(tmp_path) is lacks
+    for text in (f'{formula}[device]\nsources = ["f.cuh"]\n', 'name = "f"\nsources = []\n'):
+        (tmp_path / "plugin.toml").write_text(text)
+        assert not may_lack_images(tmp_path)
+
+
 def soft_test(report, drivers, **options):
     """Calls soft.test() for a plugin without compiling anything; returns what it runs, by
     backend."""

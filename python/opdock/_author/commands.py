@@ -20,6 +20,7 @@ from opdock._author.prepare import (
     environment,
     find_files,
     formulas,
+    may_lack_images,
 )
 
 
@@ -67,7 +68,7 @@ def test_on_soft(folder, files, arguments, command, options):
         archs = soft.wanted_archs(options)
     except ValueError as problem:
         raise Problem(str(problem)) from None
-    plugin = build(command, folder, soft.build_arguments(archs))
+    plugin = build(command, folder, [] if may_lack_images(folder) else soft.build_arguments(archs))
     if plugin is None:
         return 1
     report = opdock.inspect(plugin)

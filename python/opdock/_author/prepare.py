@@ -52,6 +52,15 @@ def may_have_formulas(folder):
     return re.search(r"^\s*formula\s*=", text, re.MULTILINE) is not None
 
 
+def may_lack_images(folder):
+    """Returns whether plugin.toml seems to have ops that are formulas and nothing else, whose
+    kernels are compiled when a test needs them. That takes less time than to build all of them."""
+    text = (folder / "plugin.toml").read_text()
+    return may_have_formulas(folder) and not re.search(
+        r"^\s*(sources\s*=|\[device\])", text, re.MULTILINE
+    )
+
+
 def formulas(command, folder, plugin, ops):
     """Returns what formula_checks.py needs in its environment; nothing if no op is a formula.
 
