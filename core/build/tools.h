@@ -18,8 +18,8 @@ namespace opdock {
 struct Languages {
   bool cuda = false;                  // .cu: nvcc
   bool hip = false;                   // .hip: hipcc
-  bool device_images = false;         // [device] or formulas, and architectures: NVRTC, inside opdock-pack
-  bool hip_images = false;            // [device] or formulas, and AMD's architectures: hipRTC
+  bool device_images = false;         // kernels and architectures: NVRTC, inside opdock-pack
+  bool hip_images = false;            // kernels and AMD's architectures: hipRTC
   std::vector<std::string> packages;  // names of libraries: pkg-config
 };
 Languages languages_of(const Manifest& manifest, const BuildOptions& options);
