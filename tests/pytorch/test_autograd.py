@@ -73,6 +73,20 @@ def test_only_what_needs_a_gradient_is_computed():
     assert q.grad is not None and torch.equal(k.grad, torch.zeros_like(k))  # only q is used
 
 
+def test_only_what_the_gradient_is_computed_from_is_kept():
+    x, weight, bias = wide(3, 4), wide(4), wide(4)
+    OPS.layer_norm(x, weight).mul_(2).sum().backward()  # its result is not needed
+    assert x.grad is not None
+    y = OPS.bias_add(x.detach().requires_grad_(), bias)
+    assert all(saved is None for saved in y.grad_fn.saved_tensors)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        ours(x).mul_(2).sum().backward()  # softmax's gradient is computed from its result
+
+
+def test_an_op_without_results_may_be_called_with_anything():
+    assert OPS.noop(wide(3)) is None
+
+
 def test_calls_without_gradients_are_not_recorded():
     x = wide(3, 4)
     with torch.no_grad():

@@ -13,6 +13,7 @@ import torch
 import opdock
 import opdock.torch
 from opdock._load import op_names
+from opdock.torch._version import check as check_version
 
 CALLS = [
     *operator_examples.unique(
@@ -135,6 +136,20 @@ def test_names_are_registered_once():
     assert opdock.torch.register(opdock.ops.softmax) is torch.ops.opdock.softmax.default
 
 
+def test_a_fused_function_is_registered_by_its_formula():
+    @opdock.fuse
+    def scaled(x, w):
+        return torch.tanh(x) * w
+
+    with pytest.raises(opdock.ArgumentError, match="a fused function with 0 formulas, wanted one"):
+        opdock.torch.register(scaled)
+    x, w = torch.randn(3, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
+    scaled(x, w)
+    op = opdock.torch.register(scaled, name="scaled_tanh")
+    assert torch.autograd.gradcheck(op, (x.requires_grad_(), w.requires_grad_()))
+    torch.testing.assert_close(op(x, w), torch.tanh(x) * w)
+
+
 def test_what_cannot_be_registered_is_refused():
     with pytest.raises(opdock.ArgumentError, match="'what': found an object of type int, wanted"):
         opdock.torch.register(3)
@@ -146,6 +161,13 @@ def test_what_cannot_be_registered_is_refused():
         opdock.UnsupportedError, match="py_show: found the parameter 'c' of the type"
     ):
         opdock.torch.register("py_show")
+
+
+def test_a_torch_that_is_too_old_is_named():
+    with pytest.raises(ImportError, match="found torch 2.9.1.cpu, wanted 2.11 or newer; update"):
+        check_version("2.9.1+cpu")
+    for version in ("2.11.0", "2.13.0+cpu", "3.0.0a0+git1", "a version"):
+        check_version(version)
 
 
 def test_an_error_of_the_op_has_its_type_and_names_the_argument(ops):

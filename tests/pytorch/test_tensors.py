@@ -82,6 +82,17 @@ def test_fake_and_meta_tensors_have_sizes_only():
     assert found.is_meta and found.shape == (3,) and found.dtype == torch.float32
 
 
+def test_tensors_of_inference_mode_are_written_in_it_only():
+    with torch.inference_mode():
+        x = torch.ones(3)
+        OPS.py_add_(x)
+    assert OPS.py_copy(x).tolist() == [2, 2, 2]
+    with pytest.raises(opdock.OpdockError, match="found a tensor that was made in inference mode"):
+        OPS.py_add_(x)
+    with pytest.raises(opdock.OpdockError, match="found a tensor that was made in inference mode"):
+        opdock.ops.py_add_(x)
+
+
 def quantized():
     return torch.quantize_per_tensor(X, 0.1, 0, torch.quint8)
 

@@ -10,7 +10,13 @@ are found or made later. docs/guide/pytorch.md shows the uses, docs/reference/py
 autograd, torch.func, torch.compile and autocast do with each kind of op.
 """
 
-from opdock.torch._register import refused, register, register_all
+import torch
+
+from opdock.torch import _version
+
+_version.check(str(torch.__version__))
+
+from opdock.torch._register import refused, register, register_all  # noqa: E402
 
 register_all()
 

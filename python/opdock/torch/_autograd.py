@@ -15,9 +15,14 @@ from opdock._describe import OPTIONAL
 from opdock._errors import UnsupportedError
 from opdock.torch._formula import backward_of_formula
 from opdock.torch._incoming import incoming
+from opdock.torch._op import INCOMING, PARAM, RESULT
 
-_PARAM, _RESULT, _INCOMING = 0, 1, 2  # kinds of a gradient's arguments, with opdock.h's values
 _below = torch._C._after_autograd_keyset
+#: The keys of a call to which nothing but the op itself is left: no mode, transform or wrapper.
+_BACKENDS = {
+    torch._C.DispatchKeySet(key).raw_repr()
+    for key in (torch._C.DispatchKey.CPU, torch._C.DispatchKey.CUDA)
+}
 
 
 def kernel_of(op, find):
@@ -28,8 +33,11 @@ def kernel_of(op, find):
             _refuse_tangents(op, args, keywords)
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, *keywords.values()):
             return _record(op, find, keyset, op.bind(args, keywords))
+        rest = keyset & _below
+        if rest.raw_repr() in _BACKENDS:  # what the dispatcher would call next is this
+            return op.call(*args, **keywords)
         with torch._C._AutoDispatchBelowAutograd():
-            return op.overload.redispatch(keyset & _below, *args, **keywords)
+            return op.overload.redispatch(rest, *args, **keywords)
 
     return kernel
 
@@ -120,7 +128,16 @@ class _Call(_SingleLevelFunction):
         ctx.mark_non_differentiable(
             *[x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
         )
-        ctx.save_for_backward(*tensors, *flat)
+        # What no gradient is computed from is not kept, and may be written over.
+        kept = [
+            x if place in op.saved_params else None
+            for place, value in enumerate(values)
+            for x in tensors_of((value,))
+        ]
+        for place, one in enumerate(_regroup(flat, lengths)):
+            for x in one if isinstance(one, list) else (one,):
+                kept.append(x if place in op.saved_results else None)
+        ctx.save_for_backward(*kept)
         return (*flat, lengths)
 
     @staticmethod
@@ -227,11 +244,11 @@ def _arguments(helper, formula, saved):
         _, _, flags, _ = helper.params[i]
         kind, index, constant = formula[i]
         value = constant
-        if kind == _PARAM:
+        if kind == PARAM:
             value = saved.values[saved.op.visible.index(index)]
-        elif kind == _RESULT:
+        elif kind == RESULT:
             value = saved.results[saved.op.fresh.index(index)]
-        elif kind == _INCOMING:
+        elif kind == INCOMING:
             at = saved.op.fresh.index(index)
             value = incoming(saved.grads[at], saved.facts[at], bool(flags & OPTIONAL))
         found[place] = value

@@ -8,6 +8,8 @@ from opdock._describe import TENSOR
 from opdock._errors import ArgumentError
 from opdock.torch._schema import KEYWORD_ONLY, WRITTEN, fresh, visible
 
+# Kinds of a gradient's arguments, with opdock.h's values.
+PARAM, RESULT, INCOMING = 0, 1, 2
 # Flags of an op, with plugin.h's values.
 CAPTURE_SAFE, HOST_SYNC, MAY_BLOCK, RANDOM = 2, 64, 16, 128
 
@@ -45,6 +47,7 @@ class Op:
         ]
         self.num_positional = self._count_positional()
         self.rules = _opdock.shape_rules(function)
+        self.saved_params, self.saved_results = self._saved()
         self.overload = None  # set once the operator is defined
 
     def _count_positional(self):
@@ -55,6 +58,19 @@ class Op:
                 break
             count += 1
         return count
+
+    def _saved(self):
+        """Returns the places of the parameters and of the results that the gradients are computed
+        from."""
+        if self.formula is not None:
+            return set(range(len(self.visible))), set()
+        uses = [arg for _, op, args in self.function._gradients if op is not None for arg in args]
+        params = {index for kind, index, _ in uses if kind == PARAM}
+        results = {index for kind, index, _ in uses if kind == RESULT}
+        return (
+            {place for place, i in enumerate(self.visible) if i in params},
+            {place for place, i in enumerate(self.fresh) if i in results},
+        )
 
     def bind(self, args, keywords):
         """Returns all arguments of the operator in its order, with defaults: the dispatcher leaves
@@ -76,6 +92,8 @@ class Op:
     def call(self, *args, **keywords):
         """Calls the op itself."""
         try:
+            if not keywords and len(args) <= self.num_positional and self.is_lossless:
+                return self.function(*args)
             return self._call(args, keywords)
         except ArgumentError:
             # A subclass with a __torch_function__ has had its say when the operator was called.

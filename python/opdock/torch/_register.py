@@ -7,7 +7,7 @@ import torch
 
 from opdock import _load, _opdock, _runtime
 from opdock._errors import ArgumentError, InvalidArgumentError, NotFoundError, UnsupportedError
-from opdock._formula import Formula
+from opdock._formula import Formula, formula
 from opdock.torch import _autocast, _autograd, _fake, _vmap
 from opdock.torch._op import Op
 from opdock.torch._schema import schema
@@ -43,19 +43,22 @@ def refused():
 def register(what, name=None):
     """Makes torch.ops.opdock.NAME of one op, and returns that operator.
 
-    what: an op's name, such as "softmax" or "plugin/softmax"; a function of opdock.load(); or a
-    formula of opdock.formula(). name: the operator's name; by default the op's own, which a formula
-    has if it was made with a schema. Registering the same op under the same name again returns the
-    operator that there is. Any thread.
+    what: an op's name, such as "softmax" or "plugin/softmax"; a function of opdock.load(); a
+    formula of opdock.formula(); or a function of opdock.fuse() that has been called, so that it has
+    one formula, whose parameters are the operator's. name: the operator's name; by default the op's
+    own, which a formula has if it was made with a schema. Registering the same op under the same
+    name again returns the operator that there is. Any thread.
 
     Raises InvalidArgumentError if another op has that name, UnsupportedError if torch cannot have
     such an operator.
     """
-    function, formula = what, None
+    function, made = what, None
     if isinstance(what, str):
         function = _runtime.function(what)
+    elif callable(getattr(what, "formulas", None)):
+        return register(_only_formula(what), name)
     elif isinstance(what, Formula):
-        function, formula = what.function, what
+        function, made = what.function, what
     if not isinstance(function, _opdock.Function):
         raise ArgumentError(
             f"register(): argument 'what': found an object of type {type(what).__name__}, wanted "
@@ -64,20 +67,33 @@ def register(what, name=None):
     name = function.__name__ if name is None else name
     if not isinstance(name, str) or not name.isidentifier():
         raise ArgumentError(f"register(): argument 'name': found {name!r}, wanted an identifier")
-    return _register(name, function, formula).overload
+    return _register(name, function, made).overload
 
 
-def _register(name, function, formula):
+def _only_formula(fused):
+    """Returns the formula of a function of opdock.fuse()."""
+    found = fused.formulas()
+    if len(found) != 1:
+        raise ArgumentError(
+            f"register(): argument 'what': found a fused function with {len(found)} formulas, "
+            "wanted one; call it once with arguments like those to come, or register "
+            "opdock.formula(text, schema) for one of its formulas()"
+        )
+    schema_text, text = found[0]
+    return formula(text, schema_text)
+
+
+def _register(name, function, made):
     with _lock:
         known = _ops.get(name)
         if known is not None:
-            if known.function is function or _same_formula(known.formula, formula):
+            if known.function is function or _same_formula(known.formula, made):
                 return known
             raise InvalidArgumentError(
                 f"register(): found torch.ops.opdock.{name} of another op ({known.function.schema})"
                 ", wanted a name that is free; pass name="
             )
-        op = Op(name, function, formula)
+        op = Op(name, function, made)
         _define(op)
         _ops[name] = op
         return op
