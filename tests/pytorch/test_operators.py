@@ -5,6 +5,7 @@ operators say, and registration."""
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import operator_examples
 import pytest
@@ -119,6 +120,23 @@ def test_the_import_loads_no_plugin():
         "assert loaded()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)
+
+
+def test_plugins_that_come_later_are_registered(tmp_path):
+    softmax = Path(os.environ["OPDOCK_BUILD_DIR"]) / "plugins" / "softmax.so"
+    code = (
+        "import shutil, sys, opdock, opdock.torch, torch\n"
+        "assert opdock.torch.register_all() == [] and not hasattr(torch.ops.opdock, 'softmax')\n"
+        "shutil.copy(sys.argv[1], sys.argv[2])\n"
+        "opdock.plugins(rescan=True)\n"
+        "assert 'softmax_backward' in opdock.torch.register_all()\n"
+        "x = torch.ones(2, 4, requires_grad=True)\n"
+        "torch.ops.opdock.softmax(x).sum().backward()\n"
+        "assert x.grad.abs().max() < 1e-6\n"
+    )
+    env = {**os.environ, "OPDOCK_PLUGIN_PATH": str(tmp_path), "OPDOCK_BUILD": "never"}
+    command = [sys.executable, "-c", code, str(softmax), str(tmp_path)]
+    subprocess.run(command, check=True, env=env)
 
 
 def test_names_are_registered_once():
