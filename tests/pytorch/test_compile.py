@@ -161,6 +161,26 @@ def test_a_gradient_that_is_not_declared_is_refused_while_tracing():
         torch.testing.assert_close(compiled(x, weight), x @ weight.t())
 
 
+def test_transforms_inside_a_graph():
+    x = torch.randn(3, 5)
+
+    def gradient(softmax):
+        return torch.func.grad(lambda x: softmax(x, -1.0).square().sum())
+
+    compiled = torch.compile(gradient(OPS.softmax), fullgraph=True, backend="aot_eager")
+    wanted = gradient(lambda x, scale: torch.softmax(x * scale, -1))
+    torch.testing.assert_close(compiled(x), wanted(x))
+    batched = torch.compile(torch.vmap(OPS.silu), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(batched(x), torch.nn.functional.silu(x))
+    silu = torch.compile(OPS.silu, fullgraph=True, backend="aot_eager")
+    forward_ad = torch.autograd.forward_ad
+    with (
+        forward_ad.dual_level(),
+        pytest.raises(opdock.UnsupportedError, match="silu: found a tensor with a tangent"),
+    ):
+        silu(forward_ad.make_dual(x, x))
+
+
 def test_sizes_are_read_without_guards():
     """The plugin is asked with the sizes of the example; that must not make them constant."""
     from torch.fx.experimental.proxy_tensor import make_fx

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import operator_examples
 import pytest
@@ -14,6 +15,8 @@ import torch
 import opdock
 import opdock.torch
 from opdock._load import op_names
+from opdock.torch import _register
+from opdock.torch._schema import schema
 from opdock.torch._version import check as check_version
 
 CALLS = [
@@ -83,6 +86,32 @@ def test_schemas_have_aliases_and_positional_scalars(ops):
     assert "generator" not in str(ops.dropout.default._schema)
     # py_two returns (Tensor, Tensor(a!), Tensor): the tensor that it writes is no result.
     assert str(ops.py_two.default._schema).endswith("Tensor(a!) y) -> (Tensor, Tensor)")
+
+
+TENSOR, STRING, INT, FLOAT, GENERATOR = 8, 5, 2, 3, 11
+OPTIONAL, LIST, KEYWORD_ONLY, HAS_DEFAULT, OPTIONAL_ELEMENTS = 1, 2, 4, 8, 32
+
+
+def test_schemas_of_odd_parameters_are_torchs_grammar():
+    parameters = [
+        ("x", TENSOR, 0, None),
+        ("mode", STRING, HAS_DEFAULT, 'a"b'),
+        ("y", TENSOR, KEYWORD_ONLY, None),  # without a default, after one that has one
+        ("g", GENERATOR, OPTIONAL | HAS_DEFAULT, None),
+        ("xs", TENSOR, LIST | OPTIONAL_ELEMENTS | KEYWORD_ONLY, None),
+        ("n", INT, LIST | HAS_DEFAULT, [1, 2]),
+        ("limit", FLOAT, HAS_DEFAULT, 1e-300),
+        ("low", FLOAT, OPTIONAL | HAS_DEFAULT, None),
+    ]
+    op = SimpleNamespace(_params=parameters, _results=[(-1, TENSOR, OPTIONAL), (0, TENSOR, 0)])
+    found = schema("f", op)
+    assert found == (
+        'f(Tensor x, str mode="a\\"b", *, Tensor y, Tensor?[] xs, SymInt[] n=[1, 2], '
+        "float limit=1e-300, float? low=None) -> Tensor?"
+    )
+    parsed = torch._C.parse_schema(f"test::{found}")
+    defaults = {a.name: a.default_value for a in parsed.arguments if a.has_default_value()}
+    assert defaults == {"mode": 'a"b', "n": [1, 2], "limit": 1e-300, "low": None}
 
 
 def test_tensors_that_are_written_are_not_returned(ops):
@@ -179,6 +208,15 @@ def test_what_cannot_be_registered_is_refused():
         opdock.UnsupportedError, match="py_show: found the parameter 'c' of the type"
     ):
         opdock.torch.register("py_show")
+
+
+def test_a_schema_that_torch_cannot_read_is_no_failure_of_the_import(monkeypatch):
+    monkeypatch.setattr(_register, "schema", lambda name, op: f"{name}(float x=inf) -> Tensor")
+    f = opdock.formula("x + 5", "unreadable(Tensor x) -> Tensor")
+    with pytest.raises(opdock.UnsupportedError, match="unreadable: found the schema .* cannot"):
+        opdock.torch.register(f)
+    monkeypatch.undo()
+    assert opdock.torch.register(f)(torch.zeros(1)) == 5
 
 
 def test_a_torch_that_is_too_old_is_named():

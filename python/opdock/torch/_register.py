@@ -112,7 +112,16 @@ def _same_formula(a, b):
 
 
 def _define(op):
-    _library.define(schema(op.name, op.function), tags=op.tags())
+    text = schema(op.name, op.function)
+    try:
+        torch._C.parse_schema(f"opdock::{text}")
+    except RuntimeError as error:
+        why = " ".join(str(error).split())
+        raise UnsupportedError(
+            f"{op.name}: found the schema {text!r}, which torch cannot read ({why}), wanted names "
+            f"and defaults that it can; call opdock.ops.{op.name} instead"
+        ) from None
+    _library.define(text, tags=op.tags())
     op.overload = getattr(torch.ops.opdock, op.name).default
     for key in ("CPU", "CUDA"):
         _library.impl(op.name, op.call, key)
