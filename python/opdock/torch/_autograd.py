@@ -146,8 +146,8 @@ class _Call(_SingleLevelFunction):
 
 
 def _given(value):
-    """Returns how the tensors of an argument lie among all: None for no tensor, a bool list for a
-    list, True for a tensor."""
+    """Returns how the tensors of an argument lie among all: None for no tensor, a list of bools
+    for a list, True for a tensor."""
     if isinstance(value, (list, tuple)):
         return [isinstance(x, torch.Tensor) for x in value] if tensors_of((value,)) else None
     return True if isinstance(value, torch.Tensor) else None
@@ -214,7 +214,10 @@ def _backward(ctx, grads):
         found = helper.overload(*_arguments(helper, formula, saved))
         found = found if isinstance(found, tuple) else (found,)
         for place in mine:
-            _put(out, saved.spans[place], found[places[place]])
+            one = found[helper.fresh.index(places[place])]
+            if one is None:
+                _refuse_gradient(op, place, f"{gradient} returned none")
+            _put(out, saved.spans[place], one)
             left.discard(place)
     if left:
         _refuse_gradient(op, min(left), "none is declared")
