@@ -13,7 +13,7 @@ namespace {
 
 using Kind = TensorRule::Kind;
 
-bool has_kind(const opdock_tensor& x, const opdock_tensor& other) {
+bool is_alike(const opdock_tensor& x, const opdock_tensor& other) {
   return Dtype(x.dtype) == Dtype(other.dtype) && x.device.type == other.device.type &&
          x.device.index == other.device.index;
 }
@@ -24,31 +24,31 @@ bool is_aligned(const opdock_tensor& x) {
   return (bytes & (bytes - 1)) == 0 && (address & (bytes - 1)) == 0;
 }
 
-// The rules, each for the usual case: the arguments have elements, and their sizes are powers of
-// two.
+// Each of the following is a rule in the usual case: the tensors have elements, and the size of an
+// element is a power of two.
 bool are_rows(const opdock_tensor& x) {
   if (x.ndim < 1 || !is_aligned(x)) return false;
   return x.strides[x.ndim - 1] == 1 || x.shape[x.ndim - 1] == 1;
 }
 
 bool is_contiguous(const opdock_tensor& x) {
-  int64_t stride = 1;
+  uint64_t stride = 1;  // of a tensor without elements it may overflow
   for (int32_t i = x.ndim - 1; i >= 0; --i) {
-    if (x.shape[i] != 1 && x.strides[i] != stride) return false;
-    stride *= x.shape[i];
+    if (x.shape[i] != 1 && static_cast<uint64_t>(x.strides[i]) != stride) return false;
+    stride *= static_cast<uint64_t>(x.shape[i]);
   }
   return is_aligned(x);
 }
 
 bool is_like(const opdock_tensor& x, const opdock_tensor& other) {
-  if (!has_kind(x, other) || x.ndim != other.ndim) return false;
+  if (!is_alike(x, other) || x.ndim != other.ndim) return false;
   for (int32_t i = 0; i < x.ndim; ++i)
     if (x.shape[i] != other.shape[i]) return false;
   return true;
 }
 
 bool is_of_columns(const opdock_tensor& x, const opdock_tensor& rows) {
-  if (!has_kind(x, rows) || x.ndim != 1 || rows.ndim < 1 || !is_aligned(x)) return false;
+  if (!is_alike(x, rows) || x.ndim != 1 || rows.ndim < 1 || !is_aligned(x)) return false;
   return x.shape[0] == rows.shape[rows.ndim - 1] && (x.strides[0] == 1 || x.shape[0] == 1);
 }
 

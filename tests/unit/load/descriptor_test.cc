@@ -55,6 +55,21 @@ struct MatchingDescriptor {
   Note note;
 };
 
+TEST(Descriptor, HasItsTensorRules) {
+  MatchingDescriptor scene("f(Tensor x) -> ()");
+  scene.op.num_tensor_rules = 2;
+  EXPECT_EQ(scene.check(), "op f: tensor_rules[0] is NULL | a pointer\n");
+  const char* const rules[] = {"rows x", nullptr};
+  scene.op.tensor_rules = rules;
+  EXPECT_EQ(scene.check(), "op f: tensor_rules[1] is NULL | a pointer\n");
+  scene.op.num_tensor_rules = 1;
+  EXPECT_EQ(scene.check(), "");
+  // A plugin of a struct without the member has none, whatever stands in `reserved`.
+  scene.op.struct_size = offsetof(opdock_op, tensor_rules);
+  scene.op.tensor_rules = nullptr;
+  EXPECT_EQ(scene.check(), "");
+}
+
 TEST(Descriptor, HasTheNotesDecidingParameter) {
   MatchingDescriptor scene("f(int n, Tensor x, Tensor y) -> ()");
   scene.op.device_arg = 1;  // the first tensor, which is meant if the note names none

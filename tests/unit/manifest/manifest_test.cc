@@ -97,7 +97,7 @@ TEST(Manifest, MistakesInTensorRules) {
        "parameter "
        "of type Tensor of axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor\n"},
       {"in-place = [\"x\", \"x\"]",
-       "plugin.toml:12:18: [[op]] 1: \"in-place\": \"x\" twice, wanted each once\n"},
+       "plugin.toml:12:18: \"in-place\": \"x\" twice, wanted it once\n"},
   };
   for (const Case& one : cases) {
     std::string text = kGood;
