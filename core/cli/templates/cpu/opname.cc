@@ -1,16 +1,14 @@
-#include <opdock/plugin.hpp>
+#include <opdock/op.hpp>
 
 using namespace opdock;
 
-// Checks the arguments and describes the output; touches no data. The host has already checked the
-// dtypes and devices that plugin.toml declares.
+// Describes the output; touches no data. The host has already checked what plugin.toml declares:
+// devices, dtypes, and that x is contiguous, and so is the output.
 static void plan(Plan& plan, Tensor x, double) {
-  check(x, "x").contiguous();
   plan.output(x.like());
 }
 
 static void run(Call& call, Results out, Tensor x, double a) {
-  check(out[0], "output 0").contiguous();
   dispatch<float, half, bfloat16>(x, "x", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* px = x.data<T>();
