@@ -9,15 +9,11 @@
 namespace attention {
 namespace {
 
-using opdock::Call;
-using opdock::Results;
-
 constexpr auto kAppend = OPDOCK_KERNEL_FAMILY("attention::append", opdock::RowTypes);
 constexpr auto kPieces = OPDOCK_KERNEL_FAMILY("attention::append_pieces", opdock::RowTypes);
 
 void check_cache(Tensor cache, const char* name, Tensor q, Tensor k) {
-  check_heads(cache, name);
-  check(cache, name).size(0, k.size(0)).size(2, k.size(2)).size(3, q.size(3));
+  check(cache, name).ndim(4).size(0, k.size(0)).size(2, k.size(2)).size(3, q.size(3));
 }
 
 void check_tables(Tensor q, const OptionalTensor& cos, const OptionalTensor& sin) {
@@ -26,35 +22,33 @@ void check_tables(Tensor q, const OptionalTensor& cos, const OptionalTensor& sin
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument '", cos ? "sin" : "cos", "': found None beside the other table, ",
                        "wanted both or none"));
-  check(*cos, "cos").dtype(opdock::dtype_of<float>(), q.dtype()).same_device_as(q, "q").ndim(2);
-  opdock::check_rows(*cos, "cos");
+  check(*cos, "cos").dtype(opdock::dtype_of<float>(), q.dtype()).ndim(2);
   if (2 * cos->size(1) > q.size(3))
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'cos': found ", cos->size(1), " angles in a row, wanted at most ",
                        q.size(3) / 2,
                        ", one for each pair of a head; of a table that has each "
                        "angle twice pass one of them"));
-  check(*sin, "sin").same_dtype_as(*cos, "cos").same_device_as(q, "q").same_shape_as(*cos, "cos");
-  opdock::check_rows(*sin, "sin");
+  check(*sin, "sin").same_dtype_as(*cos, "cos").same_shape_as(*cos, "cos");
 }
 
 void plan_append(Plan& plan, Tensor q, Tensor k, Tensor v, Tensor k_cache, Tensor v_cache,
                  Tensor start, OptionalTensor cos, OptionalTensor sin, OptionalTensor k_scale,
                  OptionalTensor v_scale, bool) {
   check_queries(plan, q);
-  check(k, "k").same_dtype_as(q, "q").same_device_as(q, "q");
-  check_heads(k, "k");
-  check(k, "k").size(0, q.size(0)).size(1, q.size(1)).size(3, q.size(3));
-  check(v, "v").same_dtype_as(q, "q").same_device_as(q, "q").same_shape_as(k, "k");
-  check_heads(v, "v");
+  check(k, "k")
+      .same_dtype_as(q, "q")
+      .ndim(4)
+      .size(0, q.size(0))
+      .size(1, q.size(1))
+      .size(3, q.size(3));
+  check(v, "v").same_dtype_as(q, "q").same_shape_as(k, "k");
   const Cache kind = cache_kind(q, k_cache, "k_cache");
   check_cache(k_cache, "k_cache", q, k);
-  check(v_cache, "v_cache").same_dtype_as(k_cache, "k_cache").same_device_as(q, "q");
-  check(v_cache, "v_cache").same_shape_as(k_cache, "k_cache");
+  check(v_cache, "v_cache").same_dtype_as(k_cache, "k_cache").same_shape_as(k_cache, "k_cache");
   check_cache(v_cache, "v_cache", q, k);
   check(start, "start")
       .dtype(opdock::dtype_of<int32_t>())
-      .same_device_as(q, "q")
       .shape({q.size(0)})
       .contiguous()
       .aligned(sizeof(int32_t));
@@ -93,7 +87,6 @@ void run_append(Call& call, Results results, Tensor q, Tensor k, Tensor v, Tenso
                 Tensor v_cache, Tensor start, OptionalTensor cos, OptionalTensor sin,
                 OptionalTensor k_scale, OptionalTensor v_scale, bool interleaved) {
   const Tensor out = results[0];
-  opdock::check_rows(out, "output 0");
   AppendParams p = {};
   p.q = heads_of(q);
   p.k = heads_of(k);

@@ -9,9 +9,6 @@
 namespace attention {
 namespace {
 
-using opdock::Call;
-using opdock::Results;
-
 struct Arguments {
   Tensor q, k, v;
   OptionalTensor lengths, mask, bias, slopes, k_scale, v_scale;
@@ -22,11 +19,7 @@ struct Arguments {
 
 void check_added(const OptionalTensor& added, const char* name, const Arguments& of) {
   if (!added) return;
-  check(*added, name)
-      .dtype(opdock::dtype_of<float>(), of.q.dtype())
-      .same_device_as(of.q, "q")
-      .ndim(4)
-      .aligned();
+  check(*added, name).dtype(opdock::dtype_of<float>(), of.q.dtype()).ndim(4).aligned();
   const int64_t sizes[] = {of.q.size(0), of.q.size(2), of.q.size(1), of.k.size(1)};
   for (int32_t dim = 0; dim < 4; ++dim)
     if (added->size(dim) != 1) check(*added, name).size(dim, sizes[dim]);
@@ -41,8 +34,7 @@ void check_all(const Plan& plan, const Arguments& of) {
   else
     check_heads(of.k, "k");
   check(of.k, "k").size(0, batch).size(3, size);
-  check(of.v, "v").same_dtype_as(of.k, "k").same_device_as(of.q, "q").same_shape_as(of.k, "k");
-  check_heads(of.v, "v");
+  check(of.v, "v").same_dtype_as(of.k, "k").same_shape_as(of.k, "k");
   const int64_t heads = of.q.size(2), kv_heads = of.k.size(2);
   if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
@@ -56,7 +48,6 @@ void check_all(const Plan& plan, const Arguments& of) {
   if (of.lengths)
     check(*of.lengths, "lengths")
         .dtype(opdock::dtype_of<int32_t>())
-        .same_device_as(of.q, "q")
         .shape({batch})
         .contiguous()
         .aligned(sizeof(int32_t));
@@ -65,7 +56,6 @@ void check_all(const Plan& plan, const Arguments& of) {
   if (of.slopes)
     check(*of.slopes, "slopes")
         .dtype(opdock::dtype_of<float>())
-        .same_device_as(of.q, "q")
         .shape({heads})
         .contiguous()
         .aligned(sizeof(float));
@@ -130,7 +120,6 @@ void plan_it(Plan& plan, const Arguments& of) {
 }
 
 void run_it(Call& call, Tensor out, const Arguments& of) {
-  opdock::check_rows(out, "output 0");
   if (out.numel() == 0) return;
   Params p = make_params(of);
   p.out = heads_of(out);

@@ -2,18 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 #include "device/append_params.cuh"
 
 namespace attention {
 
-using opdock::check;
-using opdock::Error;
-using opdock::Plan;
-using opdock::Tensor;
-using opdock::detail::concat;
-using OptionalTensor = std::optional<Tensor>;
+using namespace opdock::usual;
 
 // Checks a tensor [batch, token, head, element], in which each head is contiguous.
 inline void check_heads(Tensor x, const char* name) {
@@ -28,7 +23,8 @@ inline bool lies_by_columns(Tensor x) {
 }
 
 inline void check_queries(const Plan& plan, Tensor q) {
-  opdock::check_first_rows(plan, q, "q", 4, 4);
+  opdock::check_row_dtype(plan, q, "q");
+  check(q, "q").ndim(4);
   if (q.size(3) < 1 || q.size(3) > kMaxSize)
     throw Error(OPDOCK_UNSUPPORTED, concat("argument 'q': found heads of ", q.size(3),
                                            " elements, shape ", q.shape_text(), ", wanted 1 to ",
@@ -38,7 +34,7 @@ inline void check_queries(const Plan& plan, Tensor q) {
 // Returns which kind of cache a tensor is, given q.
 inline Cache cache_kind(Tensor q, Tensor cache, const char* name) {
   const auto float8 = opdock::Dtype(OPDOCK_DTYPE_FLOAT8_E4M3FN, 8);
-  check(cache, name).dtype(q.dtype(), opdock::dtype_of<int8_t>(), float8).same_device_as(q, "q");
+  check(cache, name).dtype(q.dtype(), dtype_of<int8_t>(), float8);
   return cache.dtype() == q.dtype() ? kSame : cache.dtype() == float8 ? kFloat8 : kInt8;
 }
 
@@ -56,7 +52,6 @@ inline void check_scale(const OptionalTensor& scale, const char* name, Cache kin
   if (!scale) return;
   check(*scale, name)
       .dtype(opdock::dtype_of<float>())
-      .same_device_as(cache, cache_name)
       .shape({cache.size(0), cache.size(1), cache.size(2)})
       .aligned(sizeof(float));
 }

@@ -2,7 +2,7 @@
 // the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 #include "cross_entropy_cpu.h"
 #include "device/cross_entropy_params.cuh"
@@ -10,30 +10,11 @@
 namespace cross_entropy {
 namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Dtype;
-using opdock::dtype_of;
-using opdock::Error;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
-using opdock::detail::concat;
-using OptionalTensor = std::optional<Tensor>;
+using namespace opdock::usual;
 
-using opdock::KernelNumbers;
-using opdock::RowTypes;
-
-constexpr opdock::RowKernels kKernels = {
-    1, opdock::kLightRows,
-    OPDOCK_KERNEL_FAMILY("cross_entropy::narrow_rows", RowTypes, KernelNumbers<2>,
-                         KernelNumbers<1>),
-    OPDOCK_KERNEL_FAMILY("cross_entropy::block_rows", RowTypes, KernelNumbers<2, 8>,
-                         opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("cross_entropy::long_rows", RowTypes)};
+constexpr auto kKernels = OPDOCK_ROW_FAMILY("cross_entropy", 1, opdock::kLightRows);
 // Kernels for the loss without the gradient.
-constexpr opdock::RowKernels kLossKernels = {1, opdock::kReadRows, kKernels.narrow_rows,
-                                             kKernels.block_rows, kKernels.long_rows};
+constexpr auto kLossKernels = kKernels.with(opdock::kReadRows);
 
 struct Options {
   int64_t ignore_index;
@@ -50,10 +31,7 @@ void check_row_value(Tensor tensor, const char* name, Tensor logits) {
 }
 
 void check_target(Tensor target, Tensor logits) {
-  check(target, "target")
-      .dtype(dtype_of<int64_t>(), dtype_of<int32_t>())
-      .same_device_as(logits, "logits")
-      .aligned();
+  check(target, "target").dtype(dtype_of<int64_t>(), dtype_of<int32_t>()).aligned();
   bool fits = target.ndim() == logits.ndim() - 1;
   for (int32_t i = 0; fits && i < target.ndim(); ++i) fits = target.size(i) == logits.size(i);
   if (!fits)
@@ -65,11 +43,11 @@ void check_target(Tensor target, Tensor logits) {
 
 void check_scale(Tensor scale, const char* name, Tensor target, Tensor logits) {
   check_row_value(scale, name, logits);
-  check(scale, name).same_device_as(logits, "logits").broadcasts_to(target, "target");
+  check(scale, name).broadcasts_to(target, "target");
 }
 
 void check_arguments(const Plan& plan, Tensor logits, Tensor target, const Options& options) {
-  opdock::check_first_rows(plan, logits, "logits");
+  opdock::check_row_dtype(plan, logits, "logits");
   if (logits.size(-1) == 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'logits': found shape ", logits.shape_text(),
@@ -127,21 +105,8 @@ void check_targets(const Params& p) {
 }
 
 void run(Call& call, Tensor logits, Tensor target, const OptionalTensor& scale,
-         const char* scale_name, const Options& options, const OptionalTensor& loss,
-         const OptionalTensor& gradient) {
-  if (loss) {
-    check(*loss, "output 0").aligned();
-    check(*loss, "output 0").no_overlap_with(logits, "logits").no_overlap_with(target, "target");
-    if (scale) check(*loss, "output 0").no_overlap_with(*scale, scale_name);
-  }
-  if (gradient) {
-    const char* const name = loss ? "output 1" : "output 0";
-    opdock::check_rows(*gradient, name);
-    check(*gradient, name).in_place_or_apart_from(logits, "logits");
-    check(*gradient, name).no_overlap_with(target, "target");
-    if (scale) check(*gradient, name).no_overlap_with(*scale, scale_name);
-    if (loss) check(*gradient, name).no_overlap_with(*loss, "output 0");
-  }
+         const Options& options, const OptionalTensor& loss, const OptionalTensor& gradient) {
+  if (loss) check(*loss, "output 0").aligned();
   if (logits.numel() == 0) return;
   Params params = {};
   params.logits = logits.raw();
@@ -186,7 +151,7 @@ void plan_cross_entropy(Plan& plan, Tensor logits, Tensor target, int64_t ignore
 
 void run_cross_entropy(Call& call, Results results, Tensor logits, Tensor target,
                        int64_t ignore_index, double label_smoothing, std::optional<Dtype>) {
-  run(call, logits, target, std::nullopt, "scale", {ignore_index, label_smoothing}, results[0],
+  run(call, logits, target, std::nullopt, {ignore_index, label_smoothing}, results[0],
       std::nullopt);
 }
 
@@ -201,8 +166,7 @@ void plan_with_gradient(Plan& plan, Tensor logits, Tensor target, OptionalTensor
 void run_with_gradient(Call& call, Results results, Tensor logits, Tensor target,
                        OptionalTensor scale, int64_t ignore_index, double label_smoothing,
                        std::optional<Dtype>) {
-  run(call, logits, target, scale, "scale", {ignore_index, label_smoothing}, results[0],
-      results[1]);
+  run(call, logits, target, scale, {ignore_index, label_smoothing}, results[0], results[1]);
 }
 
 void plan_backward(Plan& plan, Tensor logits, Tensor target, Tensor grad, int64_t ignore_index,
@@ -214,8 +178,7 @@ void plan_backward(Plan& plan, Tensor logits, Tensor target, Tensor grad, int64_
 
 void run_backward(Call& call, Results results, Tensor logits, Tensor target, Tensor grad,
                   int64_t ignore_index, double label_smoothing) {
-  run(call, logits, target, grad, "grad", {ignore_index, label_smoothing}, std::nullopt,
-      results[0]);
+  run(call, logits, target, grad, {ignore_index, label_smoothing}, std::nullopt, results[0]);
 }
 
 }  // namespace

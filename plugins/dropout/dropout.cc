@@ -3,8 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
-#include <opdock/kernel_names.hpp>
-#include <opdock/plugin.hpp>
+#include <opdock/op.hpp>
 
 #include "device/dropout_params.cuh"
 #include "dropout_cpu.h"
@@ -12,31 +11,18 @@
 namespace dropout {
 namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
+using namespace opdock::usual;
 using Generator = std::optional<const opdock_generator*>;
 
-using Types = opdock::KernelTypes<float, opdock::half, opdock::bfloat16, double>;
+using Types = KernelTypes<float, opdock::half, opdock::bfloat16, double>;
 constexpr auto kForward = OPDOCK_KERNEL_FAMILY("dropout::forward", Types);
 constexpr auto kBackward = OPDOCK_KERNEL_FAMILY("dropout::backward", Types);
-
-void check_elements(Tensor tensor, const char* name) {
-  check(tensor, name)
-      .dtype(opdock::dtype_of<float>(), opdock::dtype_of<opdock::half>(),
-             opdock::dtype_of<opdock::bfloat16>(), opdock::dtype_of<double>())
-      .contiguous()
-      .aligned();
-}
 
 void check_probability(double p) {
   opdock::check_number(p, "p", p >= 0 && p <= 1, "a probability, from 0 to 1; for 30 % pass 0.3");
 }
 
 void plan(Plan& plan, Tensor x, double p, Generator) {
-  check_elements(x, "x");
   check_probability(p);
   plan.output(x.like());
   plan.output(x.like().with_dtype(opdock::dtype_of<bool>()));
@@ -44,12 +30,7 @@ void plan(Plan& plan, Tensor x, double p, Generator) {
 }
 
 void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
-  check_elements(grad, "grad");
-  check(mask, "mask")
-      .dtype(opdock::dtype_of<bool>())
-      .same_shape_as(grad, "grad")
-      .same_device_as(grad, "grad")
-      .contiguous();
+  check(mask, "mask").dtype(dtype_of<bool>()).same_shape_as(grad, "grad");
   check_probability(p);
   plan.output(grad.like());
 }
@@ -91,8 +72,6 @@ constexpr int64_t kGrain = 16384;
 
 void run(Call& call, Results results, Tensor x, double p, Generator) {
   const Tensor out = results[0], mask = results[1];
-  check(out, "output 0").contiguous().aligned();
-  check(mask, "output 1").contiguous();
   if (x.numel() == 0) return;
   Params params = make_params(x, mask, out, p);
   params.random = opdock::random_source(*call.generator());
@@ -105,7 +84,6 @@ void run(Call& call, Results results, Tensor x, double p, Generator) {
 
 void run_backward(Call& call, Results results, Tensor grad, Tensor mask, double p) {
   const Tensor out = results[0];
-  check(out, "output 0").contiguous().aligned();
   if (grad.numel() == 0) return;
   const Params params = make_params(grad, mask, out, p);
   if (!call.is_cpu()) return launch(call, kBackward(grad.dtype()), grad, params);

@@ -2,23 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 namespace linear {
 
-using opdock::Call;
+using namespace opdock::usual;
 using opdock::CallBase;
-using opdock::check;
 using opdock::check_row_vector;
-using opdock::Dtype;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // Checks that x is float32, float16 or bfloat16; products are added up in float32 on the CPU too.
 // Like all checks here, it throws an Error that names the argument.
-void check_input(Tensor x, const char* name, int32_t least_ndim = 1);
+void check_input(Tensor x, const char* name);
 // Refuses an argument that other arguments make meaningless. why: which arguments these are.
 [[noreturn]] void refuse(const char* name, const char* why);
 // Checks a matrix, whose rows must not share elements, as products require.

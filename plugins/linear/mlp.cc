@@ -6,9 +6,6 @@
 
 namespace linear {
 
-using opdock::Error;
-using opdock::detail::concat;
-
 int64_t check_halves(const Weight& weight, const char* name) {
   if (weight.outputs() % 2 == 0) return weight.outputs() / 2;
   throw Error(OPDOCK_INVALID_ARGUMENT,

@@ -7,9 +7,6 @@
 namespace linear {
 namespace {
 
-using opdock::Error;
-using opdock::detail::concat;
-
 // The arguments that determine how rows are normalised.
 struct NormOf {
   OptionalTensor gamma, beta;
@@ -24,9 +21,7 @@ NormOf norm_of(OptionalTensor gamma, OptionalTensor beta, std::string_view norm,
   return {gamma, beta, norm == "layer", eps};
 }
 
-void check_norm(const NormOf& of, Tensor x) {
-  check_row_vector(of.gamma, "gamma", x, "x", x.size(-1));
-  check_row_vector(of.beta, "beta", x, "x", x.size(-1));
+void check_norm(const NormOf& of) {
   if (of.beta && !of.centred) refuse("beta", "with norm=\"rms\", which adds none");
   layernorm::check_eps(of.eps);
 }
@@ -47,7 +42,7 @@ void plan_norm_linear(Plan& plan, Tensor x, Tensor weight, OptionalTensor bias,
                       OptionalTensor gamma, OptionalTensor beta, OptionalTensor weight_scale,
                       std::string_view norm, double eps, bool transposed) {
   check_input(x, "x");
-  check_norm(norm_of(gamma, beta, norm, eps), x);
+  check_norm(norm_of(gamma, beta, norm, eps));
   const Weight of = {weight, transposed, weight_scale};
   check_weight(of, "weight", "weight_scale", x, x.size(-1));
   check_row_vector(bias, "bias", x, "x", of.outputs());
@@ -61,7 +56,6 @@ void run_norm_linear(Call& call, Results results, Tensor x, Tensor weight, Optio
                      OptionalTensor gamma, OptionalTensor beta, OptionalTensor weight_scale,
                      std::string_view norm, double eps, bool transposed) {
   opdock::check_rows(results[0], "output 0");
-  opdock::check_rows(results[1], "output 1");
   normalise(call, norm_of(gamma, beta, norm, eps), x, results[1]);
   Product{results[1], {weight, transposed, weight_scale}, bias}.run(
       call, results[0], call.workspace(), call.workspace_bytes());
@@ -75,14 +69,10 @@ void plan_norm_mlp(Plan& plan, Tensor x, Tensor weight1, Tensor weight2, Optiona
   const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
                            gated, gate_first, transposed);
   check_input(x, "x");
-  check_norm(norm_of(gamma, beta, norm, eps), x);
+  check_norm(norm_of(gamma, beta, norm, eps));
   mlp.check_arguments(x);
-  check_row_vector(input_bias, "input_bias", x, "x", x.size(-1));
   if (input_bias && !residual) refuse("input_bias", "without a residual, beside which it is added");
-  if (residual) {
-    opdock::check_rows_like(residual, "residual", x, "x");
-    check_forward(*residual, "residual");
-  }
+  if (residual) check_forward(*residual, "residual");
   const Buffer normed(x, x.size(-1), nullptr);
   plan.workspace(mlp.workspace_bytes(plan, normed.tensor()));
   plan.output(x.like().with_size(-1, mlp.second.outputs()));
@@ -97,9 +87,7 @@ void run_norm_mlp(Call& call, Results results, Tensor x, Tensor weight1, Tensor 
                   double eps, std::string_view activation, bool gated, bool gate_first,
                   bool transposed) {
   opdock::check_rows(results[0], "output 0");
-  opdock::check_rows(results[1], "output 1");
   const OptionalTensor sum = results.optional(2);
-  if (sum) opdock::check_rows(*sum, "output 2");
   normalise(call, norm_of(gamma, beta, norm, eps), x, results[1], residual, input_bias, sum);
   const Mlp mlp = make_mlp(weight1, weight2, bias1, bias2, weight1_scale, weight2_scale, activation,
                            gated, gate_first, transposed);

@@ -1,7 +1,7 @@
 // Implements the gradients of the norms: checks their arguments and hands the rows to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
-#include <opdock/elementwise_op.hpp>
+#include <opdock/op.hpp>
 
 #include "device/norm_params.cuh"
 #include "norm_checks.h"
@@ -10,15 +10,7 @@
 namespace layernorm::backward {
 namespace {
 
-using opdock::KernelNumbers;
-using opdock::RowEdges;
-using opdock::RowTypes;
-
-constexpr opdock::RowKernels kRows = {
-    2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::backward::block_rows", RowTypes, KernelNumbers<4>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::backward::long_rows", RowTypes)};
+constexpr auto kRows = OPDOCK_ROW_FAMILY("layernorm::backward", 2, opdock::kHeavyRows);
 constexpr auto kLoopRows = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_rows", RowTypes);
 constexpr auto kLoopSlices = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_slices", RowTypes);
 constexpr auto kWeightSums = OPDOCK_KERNEL_FAMILY("layernorm::backward::weight_sums", RowTypes);
@@ -110,8 +102,7 @@ Workspace two_passes(const Arguments& of, bool is_cpu) {
 }
 
 void plan(Plan& plan, const Arguments& of) {
-  check_arguments(plan, of.x, of.grad_sum, "grad_sum", of.weight, of.bias, of.eps);
-  opdock::check_rows_like(of.grad, "grad", of.x, "x");
+  check_numbers(plan, of.x, of.eps);
   plan.output(of.x.like());
   if (of.weight) plan.output(of.weight->like());
   if (of.bias) plan.output(of.bias->like());
@@ -218,9 +209,6 @@ void run(Call& call, Results results, const Arguments& of) {
   const Tensor out = results[0];
   const Gradients into = {of.weight ? results.optional(1) : std::nullopt,
                           of.bias ? results.optional(2) : std::nullopt};
-  opdock::check_rows(out, "output 0");
-  if (into.weight) check(*into.weight, "output 1").contiguous();
-  if (into.bias) check(*into.bias, "output 2").contiguous();
   if (of.x.numel() == 0) return zero(call, into);
   BackwardParams params = {};
   params.x = of.x.raw();

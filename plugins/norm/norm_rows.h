@@ -63,47 +63,23 @@ inline opdock::RowFit fit_of(const NormTask& of, const Params& params) {
                         {params.weight, params.bias});
 }
 
-inline constexpr opdock::RowKernels kNorm = {
-    1, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", opdock::RowTypes, opdock::KernelNumbers<2>,
-                         opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::block_rows", opdock::RowTypes, opdock::KernelNumbers<2, 4, 8>,
-                         opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::long_rows", opdock::RowTypes)};
+inline constexpr auto kNorm = OPDOCK_ROW_FAMILY("layernorm", 1, opdock::kHeavyRows);
 // rms_norm reduces a row once: giving each thread more of the row is faster (on an H100,
 // docs/concepts/performance.md).
 inline constexpr opdock::RowStrategy kRmsRows[] = {{2, 256}, {8, 0}};
-inline constexpr opdock::RowKernels kRmsNorm = {1, kRmsRows, kNorm.narrow_rows, kNorm.block_rows,
-                                                kNorm.long_rows};
+inline constexpr auto kRmsNorm = kNorm.with(kRmsRows);
 // For 16-bit elements.
 inline constexpr opdock::RowStrategy kNarrowRmsRows[] = {{2, 128}, {8, 0}};
-inline constexpr opdock::RowKernels kNarrowRmsNorm = {1, kNarrowRmsRows, kNorm.narrow_rows,
-                                                      kNorm.block_rows, kNorm.long_rows};
-inline constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
-                                                   kNorm.block_rows, kNorm.long_rows};
-inline constexpr opdock::RowKernels kMisalignedNorm = {
-    1, opdock::kMisalignedRows, kNorm.narrow_rows, kNorm.block_rows, kNorm.long_rows};
+inline constexpr auto kNarrowRmsNorm = kNorm.with(kNarrowRmsRows);
+inline constexpr auto kNarrowNorm = kNorm.with(opdock::kWideRows);
+inline constexpr auto kMisalignedNorm = kNorm.with(opdock::kMisalignedRows);
 
-inline constexpr opdock::RowKernels kAddNorm = {
-    2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", opdock::RowTypes, opdock::KernelNumbers<2>,
-                         opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", opdock::RowTypes,
-                         opdock::KernelNumbers<2, 4>, opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", opdock::RowTypes)};
-inline constexpr opdock::RowKernels kNarrowAddNorm = {2, opdock::kWidePairs, kAddNorm.narrow_rows,
-                                                      kAddNorm.block_rows, kAddNorm.long_rows};
+inline constexpr auto kAddNorm = OPDOCK_ROW_FAMILY("layernorm::add", 2, opdock::kHeavyRows);
+inline constexpr auto kNarrowAddNorm = kAddNorm.with(opdock::kWidePairs);
 
-inline constexpr opdock::RowKernels kAddBiasNorm = {
-    2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::narrow_rows", opdock::RowTypes,
-                         opdock::KernelNumbers<2>, opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::block_rows", opdock::RowTypes,
-                         opdock::KernelNumbers<2, 4>, opdock::RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::long_rows", opdock::RowTypes)};
-inline constexpr opdock::RowKernels kNarrowAddBiasNorm = {
-    2, opdock::kWidePairs, kAddBiasNorm.narrow_rows, kAddBiasNorm.block_rows,
-    kAddBiasNorm.long_rows};
+inline constexpr auto kAddBiasNorm =
+    OPDOCK_ROW_FAMILY("layernorm::add_bias", 2, opdock::kHeavyRows);
+inline constexpr auto kNarrowAddBiasNorm = kAddBiasNorm.with(opdock::kWidePairs);
 
 // Launches the norm's kernel on a GPU.
 inline void launch_norm(const Call& call, const NormTask& of, Params* params) {

@@ -1,7 +1,7 @@
 // Implements rope and rope_backward: checks their arguments and hands the heads to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 #include "device/rope_params.cuh"
 #include "rope_cpu.h"
@@ -9,17 +9,10 @@
 namespace rope {
 namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Error;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
-using opdock::detail::concat;
-using OptionalTensor = std::optional<Tensor>;
+using namespace opdock::usual;
 
 constexpr auto kRotate =
-    OPDOCK_KERNEL_FAMILY("rope::rotate", opdock::RowTypes, opdock::KernelNumbers<1, kMaxHeads>);
+    OPDOCK_KERNEL_FAMILY("rope::rotate", RowTypes, KernelNumbers<1, kMaxHeads>);
 
 struct Arguments {
   Tensor q, k, cos, sin;
@@ -30,32 +23,29 @@ struct Arguments {
 // ---------------------------------------------------------------------------------------- checks
 
 void check_heads(const Plan& plan, Tensor q, const char* q_name, Tensor k, const char* k_name) {
-  opdock::check_first_rows(plan, q, q_name, 3, 4);
+  opdock::check_row_dtype(plan, q, q_name);
+  check(q, q_name).ndim(3, 4);
   if (q.size(-1) % 2 != 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument '", q_name, "': found heads of ", q.size(-1), " elements, shape ",
                        q.shape_text(),
                        ", wanted an even number, so that each has a partner; pass "
                        "[..., heads, elements of a head]"));
-  check(k, k_name).same_dtype_as(q, q_name).same_device_as(q, q_name).ndim(q.ndim());
+  check(k, k_name).same_dtype_as(q, q_name).ndim(q.ndim());
   for (int32_t dim = 0; dim + 2 < q.ndim(); ++dim) check(k, k_name).size(dim, q.size(dim));
   check(k, k_name).size(-1, q.size(-1));
-  opdock::check_rows(k, k_name);
 }
 
-void check_tables(Tensor q, const char* q_name, Tensor cos, Tensor sin) {
-  check(cos, "cos").dtype(opdock::dtype_of<float>(), q.dtype()).same_device_as(q, q_name).ndim(2);
-  opdock::check_rows(cos, "cos");
+void check_tables(Tensor q, const char* q_name, Tensor cos) {
+  check(cos, "cos").dtype(dtype_of<float>(), q.dtype()).ndim(2);
   if (2 * cos.size(1) > q.size(-1))
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'cos': found ", cos.size(1), " angles in a row, wanted at most ",
                        q.size(-1) / 2, ", one for each pair of '", q_name,
                        "'; of a table that has each angle twice pass one of them"));
-  check(sin, "sin").same_dtype_as(cos, "cos").same_device_as(q, q_name).same_shape_as(cos, "cos");
-  opdock::check_rows(sin, "sin");
 }
 
-void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTensor& positions) {
+void check_positions(Tensor q, Tensor cos, const OptionalTensor& positions) {
   const int32_t ndim = q.ndim() - 2;  // dimensions of the tokens
   if (!positions) {
     if (q.size(ndim - 1) <= cos.size(0)) return;
@@ -64,8 +54,7 @@ void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTen
                        ", one for each token of a sequence; pass longer tables, or positions"));
   }
   check(*positions, "positions")
-      .dtype(opdock::dtype_of<int64_t>(), opdock::dtype_of<int32_t>())
-      .same_device_as(q, q_name)
+      .dtype(dtype_of<int64_t>(), dtype_of<int32_t>())
       .ndim(1, ndim)
       .aligned();
   for (int32_t dim = 1; dim <= positions->ndim(); ++dim)
@@ -74,8 +63,8 @@ void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTen
 
 void plan_either(Plan* plan, const Arguments& of, const char* q_name, const char* k_name) {
   check_heads(*plan, of.q, q_name, of.k, k_name);
-  check_tables(of.q, q_name, of.cos, of.sin);
-  check_positions(of.q, q_name, of.cos, of.positions);
+  check_tables(of.q, q_name, of.cos);
+  check_positions(of.q, of.cos, of.positions);
   plan->output(of.q.like());
   plan->output(of.k.like());
 }
@@ -248,7 +237,6 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
 // Refuses an output in the memory of the other argument. The host has already ensured that an
 // output either shares no memory with an argument or is an argument itself.
 void check_output(Tensor out, const char* name, Tensor other, const char* other_name) {
-  opdock::check_rows(out, name);
   if (out.numel() == 0 || other.numel() == 0 || out.raw() != other.raw()) return;
   throw Error(OPDOCK_INVALID_ARGUMENT,
               concat(name, ": found the memory of '", other_name,

@@ -2,7 +2,7 @@
 // kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 #include "device/softmax_params.cuh"
 #include "softmax_cpu.h"
@@ -10,43 +10,13 @@
 namespace softmax {
 namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
+using namespace opdock::usual;
 
-using opdock::KernelNumbers;
-using opdock::RowEdges;
-using opdock::RowTypes;
-
-constexpr opdock::RowKernels kPlain = {
-    1, opdock::kLightRows,
-    OPDOCK_KERNEL_FAMILY("softmax::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("softmax::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("softmax::long_rows", RowTypes)};
-constexpr opdock::RowKernels kCausal = {
-    1, opdock::kPartRows,
-    OPDOCK_KERNEL_FAMILY("softmax::causal::narrow_rows", RowTypes, KernelNumbers<4>,
-                         KernelNumbers<0>),
-    OPDOCK_KERNEL_FAMILY("softmax::causal::block_rows", RowTypes, KernelNumbers<4, 8>,
-                         KernelNumbers<0>),
-    opdock::NoKernels{}};
-constexpr opdock::RowKernels kMasked = {
-    1, opdock::kLightRows,
-    OPDOCK_KERNEL_FAMILY("softmax::masked::narrow_rows", RowTypes, KernelNumbers<2>,
-                         KernelNumbers<1>),
-    OPDOCK_KERNEL_FAMILY("softmax::masked::block_rows", RowTypes, KernelNumbers<2>,
-                         KernelNumbers<1>),
-    OPDOCK_KERNEL_FAMILY("softmax::masked::long_rows", RowTypes)};
+constexpr auto kPlain = OPDOCK_ROW_FAMILY("softmax", 1, opdock::kLightRows);
+constexpr auto kCausal = OPDOCK_ROW_FAMILY("softmax::causal", 1, opdock::kPartRows);
+constexpr auto kMasked = OPDOCK_ROW_FAMILY("softmax::masked", 1, opdock::kLightRows);
 // For rows of whole, aligned vectors, in the mask too.
-constexpr opdock::RowKernels kMaskedVectors = {
-    2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("softmax::masked_vectors::narrow_rows", RowTypes, KernelNumbers<2>,
-                         KernelNumbers<0>),
-    OPDOCK_KERNEL_FAMILY("softmax::masked_vectors::block_rows", RowTypes, KernelNumbers<2, 4>,
-                         KernelNumbers<0>),
-    opdock::NoKernels{}};
+constexpr auto kMaskedVectors = OPDOCK_ROW_FAMILY("softmax::masked_vectors", 2, opdock::kHeavyRows);
 
 // Returns whether kMaskedVectors can handle these rows. It computes softmax with a mask; the rows
 // may be at any distance from each other.
@@ -64,23 +34,16 @@ void check_mask(Tensor mask, Tensor x) {
   check(mask, "mask").broadcasts_to(x, "x");
 }
 
-void plan(Plan& plan, Tensor x, double, std::optional<Tensor> mask, bool causal) {
-  opdock::check_first_rows(plan, x, "x", causal ? 2 : 1);
+void plan(Plan& plan, Tensor x, double, OptionalTensor mask, bool causal) {
+  opdock::check_row_dtype(plan, x, "x");
+  if (causal) check(x, "x").ndim_at_least(2);
   if (mask) check_mask(*mask, x);
   plan.output(x.like());
 }
 
-// Checks the output, which may be x itself; otherwise it shares no memory with an argument.
-void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
-  opdock::check_rows(out, "output 0");
-  check(out, "output 0").in_place_or_apart_from(x, "x");
-  if (mask) check(out, "output 0").no_overlap_with(*mask, "mask");
-}
-
-void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tensor> mask,
-         bool causal, bool log) {
+void run(Call& call, Results outputs, Tensor x, double scale, OptionalTensor mask, bool causal,
+         bool log) {
   const Tensor out = outputs[0];
-  check_output(out, x, mask);
   if (x.numel() == 0) return;
   Params params = {};
   params.x = x.raw();
@@ -117,13 +80,13 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
-void run_softmax(Call& call, Results outputs, Tensor x, double scale, std::optional<Tensor> mask,
+void run_softmax(Call& call, Results outputs, Tensor x, double scale, OptionalTensor mask,
                  bool causal) {
   run(call, outputs, x, scale, mask, causal, false);
 }
 
-void run_log_softmax(Call& call, Results outputs, Tensor x, double scale,
-                     std::optional<Tensor> mask, bool causal) {
+void run_log_softmax(Call& call, Results outputs, Tensor x, double scale, OptionalTensor mask,
+                     bool causal) {
   run(call, outputs, x, scale, mask, causal, true);
 }
 

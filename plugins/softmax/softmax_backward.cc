@@ -1,7 +1,7 @@
 // Implements the gradients of softmax and log_softmax: checks their arguments and hands the rows to
 // the kernels.
 // SPDX-License-Identifier: Apache-2.0
-#include <opdock/row_op.hpp>
+#include <opdock/op.hpp>
 
 #include "device/softmax_params.cuh"
 #include "softmax_cpu.h"
@@ -9,24 +9,11 @@
 namespace softmax::backward {
 namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
+using namespace opdock::usual;
 
-using opdock::KernelNumbers;
-using opdock::RowEdges;
-using opdock::RowTypes;
-
-constexpr opdock::RowKernels kAny = {
-    2, opdock::kLightPairs,
-    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("softmax::backward::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("softmax::backward::long_rows", RowTypes)};
+constexpr auto kAny = OPDOCK_ROW_FAMILY("softmax::backward", 2, opdock::kLightPairs);
 constexpr opdock::RowKernels kWhole = {
-    2, opdock::kLightPairs,
-    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
+    2, opdock::kLightPairs, kAny.narrow_rows,
     OPDOCK_KERNEL_FAMILY("softmax::backward::whole::block_rows", RowTypes, KernelNumbers<2, 4, 8>,
                          KernelNumbers<0>),
     opdock::NoKernels{}};
@@ -37,8 +24,8 @@ bool is_broadcast(Tensor grad) {
 }
 
 void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
-  opdock::check_first_rows(plan, result, "result", causal ? 2 : 1);
-  check(grad, "grad").like(result, "result");
+  opdock::check_row_dtype(plan, result, "result");
+  if (causal) check(result, "result").ndim_at_least(2);
   if (is_broadcast(grad))
     check(grad, "grad").aligned();
   else
@@ -49,9 +36,6 @@ void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
 void run(Call& call, Results outputs, Tensor grad, Tensor result, double scale, bool causal,
          bool log) {
   const Tensor out = outputs[0];
-  opdock::check_rows(out, "output 0");
-  check(out, "output 0").in_place_or_apart_from(grad, "grad");
-  check(out, "output 0").in_place_or_apart_from(result, "result");
   if (result.numel() == 0) return;
   BackwardParams params = {};
   params.grad = grad.raw();

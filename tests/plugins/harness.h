@@ -1,9 +1,10 @@
 // Calls the ops of a built plugin as the host does, but with the test's own host table, so that
-// tests cover only the plugin.
+// tests cover only the plugin, and what the host checks because the plugin declares it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,6 +142,11 @@ class Op {
  private:
   bool returns_list() const;
   bool returns_value() const;
+  // Checks what the host checks by the op's tensor_rules before plan.
+  void check_arguments(const std::vector<opdock_value>& args, Result* result) const;
+  // Checks what the host checks of the outputs before run, by these rules and for shared memory.
+  void check_outputs(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+                     Result* result) const;
   // Runs on this device after change(&call); sets the result's status, text and value.
   template <class Change>
   void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
@@ -148,6 +154,9 @@ class Op {
 
   const opdock_plugin* plugin_ = nullptr;
   const opdock_op* op_ = nullptr;
+  // What the host knows of the op: its schema and its tensor_rules.
+  struct Host;
+  std::shared_ptr<const Host> host_;
 };
 
 }  // namespace opdock_test
