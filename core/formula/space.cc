@@ -79,6 +79,7 @@ int64_t product(const int64_t* shape, size_t rank) {
 }
 
 bool is_contiguous(const Operand& x) {
+  if (product(x.shape, static_cast<size_t>(x.rank)) == 0) return true;
   int64_t step = 1;
   for (int d = x.rank - 1; d >= 0; --d) {
     if (x.shape[d] != 1 && x.strides[d] != step) return false;
