@@ -42,6 +42,15 @@ def with_kernels(*devices):
     }
 
 
+def with_formulas(*devices):
+    """Returns {name: …} of the plugins that have ops by formulas and run on a device."""
+    return {
+        name: toml
+        for name, toml in declared().items()
+        if any("formula" in op and {*op.get("devices", devices)} & {*devices} for op in toml["op"])
+    }
+
+
 def functions(toml):
     """Returns the kernels' functions without template arguments, for example
     "softmax::any_rows"."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the test_*.py of all plugins with kernels on one software GPU, as one Meson test.
+"""Runs the test_*.py of all plugins with kernels or formulas on one software GPU, as a Meson test.
 
     grid.py NAME ARCH SEED [MOST [PLUGIN…]]
 
@@ -60,6 +60,7 @@ def main():
     left_out = FOR_NVIDIA_ONLY if backend == "rocm" else set()
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
+    formulas = tree_plugins.with_formulas(backend)  # their kernels are compiled by the calls
     plugins = tree_plugins.with_kernels(backend)
     binaries = [build / "plugins" / f"{plugin}.so" for plugin in plugins]
     member, compiler = {"rocm": ("hip_archs", "hipRTC"), "cuda": ("cuda_archs", "NVRTC")}[backend]
@@ -82,7 +83,8 @@ def main():
             "OPDOCK_GEMM": "plain",  # the GEMM libraries need a real GPU
         }
         words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
-        words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in plugins)]
+        folders = sorted({*plugins, *formulas})
+        words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in folders)]
         if backend == "rocm":
             # The source is the same as for CUDA, with another warp width.
             env["OPDOCK_TEST_WAYS"] = "1"
@@ -95,6 +97,8 @@ def main():
             plugin: executed(counts, tree_plugins.functions(toml) - left_out)
             for plugin, toml in plugins.items()
         }
+        if formulas:
+            launches[", ".join(formulas)] = executed(counts, {"opdock::formula::kernel"})
     print(f"launches: {launches}, seed {seed}")
     if found:
         print(f"the software GPU found:\n{found}")
