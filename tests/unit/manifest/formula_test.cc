@@ -88,7 +88,7 @@ TEST(FormulaOp, ShapesFollowTheFormula) {
   EXPECT_EQ(shape_of("f(Tensor x) -> (Tensor, Tensor)", "x, sum(x)"),
             (TextList{"like x", "[x.shape[:-1]]"}));
   EXPECT_EQ(shape_of("f(Tensor(a!) y, Tensor x) -> (Tensor(a!), Tensor)", "x + y, amax(x)"),
-            TextList{"[broadcast(y, x)[:-1]]"});
+            TextList{"[broadcast(y, x)[:-1]], dtype like x"});
   // By their defaults the choices are: all of the row.
   EXPECT_EQ(shape_of("f(Tensor x, bool whole=True) -> Tensor", "x if whole else sum(x)"),
             TextList{"like x"});
