@@ -70,12 +70,21 @@ def built():
     shutil.rmtree(folder)
 
 
+def needs_image(built, arch):
+    report = opdock.inspect(str(built / "plugins" / "ahead.so"))
+    if arch not in report["cuda_archs"] + report["hip_archs"]:
+        pytest.skip(f"no {'hipRTC' if arch.startswith('gfx') else 'NVRTC'} is installed")
+    return arch
+
+
 @pytest.fixture(params=ARCHS)
 def arch(request, built):
-    report = opdock.inspect(str(built / "plugins" / "ahead.so"))
-    if request.param not in report["cuda_archs"] + report["hip_archs"]:
-        pytest.skip("neither NVRTC nor hipRTC is installed for this architecture")
-    return request.param
+    return needs_image(built, request.param)
+
+
+@pytest.fixture
+def sm_90(built):
+    return needs_image(built, "sm_90")
 
 
 @pytest.fixture
@@ -109,7 +118,7 @@ def test_what_was_not_built_ahead_is_compiled(call, arch):
     assert call(broadcast, arch, jit="auto").shown["error"] is None
 
 
-def test_for_another_architecture_the_source_is_compiled(call):
+def test_for_another_architecture_the_source_is_compiled(call, sm_90):
     refused = call(ONE_CALL, "sm_86").shown["error"]
     assert "arch-mismatch" in refused and "jit-policy" in refused, refused
     done = call(ONE_CALL, "sm_86", jit="auto")
@@ -117,7 +126,7 @@ def test_for_another_architecture_the_source_is_compiled(call):
     assert "compiling ahead" in done.stderr
 
 
-def test_an_image_of_another_formula_is_not_used(call, built):
+def test_an_image_of_another_formula_is_not_used(call, built, sm_90):
     """The plugin says another formula than the one that its image was made of."""
     bytes_of = (built / "plugins" / "ahead.so").read_bytes()
     assert bytes_of.count(SWIGLU + b"\0") == 1
@@ -125,8 +134,8 @@ def test_an_image_of_another_formula_is_not_used(call, built):
     changed = bytes_of.replace(SWIGLU + b"\0", SWIGLU.replace(b"* up", b"+ up") + b"\0")
     (place / "ahead.so").write_bytes(changed)
     (place / "ahead.so").chmod(0o755)
-    assert "OPDOCK_JIT" in call(ONE_CALL, "sm_90", plugins=place).shown["error"]
-    done = call(ONE_CALL, "sm_90", jit="auto", plugins=place)
+    assert "OPDOCK_JIT" in call(ONE_CALL, sm_90, plugins=place).shown["error"]
+    done = call(ONE_CALL, sm_90, jit="auto", plugins=place)
     assert done.shown == {"error": None, "is_product": False, "is_sum": True}
 
 
