@@ -256,6 +256,18 @@ def test_autocast_promotes_operands_as_torch_does():
         assert OPS.linear(torch.randn(3, 8), torch.randn(4, 8)).dtype == torch.float32
 
 
+def test_norms_return_the_dtype_of_their_input():
+    x, w = torch.randn(3, 8).bfloat16(), torch.randn(8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found, like = OPS.layer_norm(x, w), F.layer_norm(x, (8,), w)
+        assert found.dtype == like.dtype == torch.bfloat16
+        torch.testing.assert_close(found, like)
+        both = OPS.add_layer_norm(x, x, w)
+        assert [y.dtype for y in both] == [torch.bfloat16] * 2
+        one, sum_ = OPS.bias_add_layer_norm(x, x, w, with_sum=False)
+        assert one.dtype == torch.bfloat16 and sum_ is None
+
+
 def test_autocast_is_recorded_by_autograd():
     x, w = torch.randn(4, 8, requires_grad=True), torch.randn(8, requires_grad=True)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -2,8 +2,9 @@
 """Makes an operator's kernel for torch.autocast: the casts that torch makes for the same op.
 
 torch keeps its lists by device: products get the lower precision everywhere; normalisations,
-softmax and losses get float32 on GPUs only. Ops in no list run in the dtypes that they are given.
-Where torch's own expression would promote operands of different dtypes, so does the kernel.
+softmax and losses get float32 on GPUs only. On the CPU torch's norms take a weight of another dtype
+and return the input's. Ops in no list run in the dtypes that they are given. Where torch's own
+expression would promote operands of different dtypes, so does the kernel.
 """
 
 import torch
@@ -15,6 +16,7 @@ _FLOAT32 = {
     "add_layer_norm", "add_rms_norm", "bias_add_layer_norm", "cross_entropy",
     "cross_entropy_with_gradient", "layer_norm", "log_softmax", "rms_norm", "softmax",
 }  # fmt: skip
+_LIKE_INPUT = _FLOAT32 - {"cross_entropy", "cross_entropy_with_gradient"}
 _PROMOTED = {
     "bias_add", "bias_gelu", "bias_relu", "geglu", "gelu_mul", "moe_res_matmul", "residual_add",
     "silu_mul", "swiglu", "vector_add",
@@ -31,7 +33,7 @@ def _target(op, device, values):
         return torch.get_autocast_dtype(device)
     if op.name in _FLOAT32 and device == "cuda":
         return torch.float32
-    if op.name in _PROMOTED or op.name in _FLOAT32:
+    if op.name in _PROMOTED or op.name in _LIKE_INPUT:
         dtypes = {x.dtype for x in values if _is_cast(x)}
         return torch.float32 if len(dtypes) > 1 else None
     return None
@@ -48,12 +50,20 @@ def kernel_of(op, device):
     def kernel(*args, **keywords):
         values = op.bind(args, keywords)
         target = _target(op, device, values)
+        result = values[0].dtype if op.name in _LIKE_INPUT and device == "cpu" else None
         if target is not None:
             for place, (name, x) in enumerate(zip(op.names, values, strict=True)):
                 # A quantised weight's scale stays float32, as the op wants it.
                 if _is_cast(x) and not name.endswith("_scale"):
                     values[place] = x.to(target)
         with torch._C._ExcludeDispatchKeyGuard(keys):
-            return op.overload(*values)
+            found = op.overload(*values)
+        return found if target is None or result is None else _converted(found, result)
 
     return kernel
+
+
+def _converted(found, dtype):
+    if isinstance(found, tuple):
+        return tuple(_converted(x, dtype) for x in found)
+    return found if found is None else found.to(dtype)
