@@ -48,6 +48,7 @@ const opdock_op op = {sizeof(opdock_op),
                       plan,
                       nullptr,
                       run,
+                      nullptr,
                       nullptr};
 const opdock_op* const ops[] = {&op};
 const opdock_plugin plugin = {sizeof(opdock_plugin),
