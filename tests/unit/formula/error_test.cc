@@ -62,7 +62,7 @@ constexpr Faulty kFaulty[] = {
     {"a = x; a = x + 1; return a", 1,
      "found a value of \"a\" that nothing uses before the next one, wanted a use; remove this "
      "statement"},
-    {"a, b = x, x", 6, "found \"=\", wanted one name before \"=\""},
+    {"a, b = x, x", 8, "found \"x\", wanted one name before \"=\", or chunk(x, 2) behind it"},
     {"f(x) = x", 1, "found \"f\", wanted a function; docs/reference/formulas.md lists them"},
     {"if = x", 1, "found \"if\", wanted another name, because this one is a word of the language"},
     {"float16 = x", 1,
