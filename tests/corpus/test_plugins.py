@@ -2,8 +2,10 @@
 """Tests the same defects in real plugins: none that the loader refuses is usable, none that loads
 is rejected."""
 
+import functools
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,17 +25,27 @@ IN_THE_HOST = {"symbol-of-a-plugin-host", "without-default-folders", "runpath-sh
 OWN_STAGES = {"note", "abi"}
 
 
+@functools.cache
+def plugin_objects():
+    """Returns what makes a library a plugin, a note and an entry function, compiled once for all
+    cases; and the folder in which it lives."""
+    kept = tempfile.TemporaryDirectory()
+    folder = Path(kept.name)
+    note, maker = folder / "note.S", TOP / "tests/cases/make_note.py"
+    subprocess.run([sys.executable, maker, note, "--name", "made"], check=True)
+    objects = [folder / "plugin.o", folder / "note.o"]
+    words = ["cc", "-c", "-fPIC", "-O1", "-w", f"-I{TOP / 'core/include'}", '-DNAME="made"']
+    for source, made in zip([TOP / "tests/cases/case_plugin.c", note], objects, strict=True):
+        subprocess.run([*words, source, "-o", made], check=True)
+    return objects, kept
+
+
 class PluginBox(Box):
     """Makes a.so, the library under test, a plugin with a note and an entry function."""
 
     def lib(self, name, code="", *words, **how):
-        if name != "a.so":
-            return super().lib(name, code, *words, **how)
-        note = self.path("made.S")
-        maker = TOP / "tests/cases/make_note.py"
-        subprocess.run([sys.executable, maker, note, "--name", "made"], check=True)
-        plugin = [TOP / "tests/cases/case_plugin.c", note, f"-I{TOP / 'core/include'}"]
-        return super().lib(name, code, *words, *plugin, '-DNAME="made"', **how)
+        plugin = plugin_objects()[0] if name == "a.so" else []
+        return super().lib(name, code, *words, *plugin, **how)
 
 
 @pytest.mark.parametrize("case", CASES)

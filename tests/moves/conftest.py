@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures with plugins to rewrite, and the checks that must hold afterwards."""
 
+import atexit
+import functools
 import os
 import subprocess
 import sys
@@ -9,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import opdock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from programs import Programs
 
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 SOURCE = Path(__file__).resolve().parents[2]
@@ -27,6 +32,25 @@ import numpy, opdock
 assert opdock.ops.twice(numpy.array([21], dtype=numpy.float32)).tolist() == [42]
 """
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=2).opdock_plugin_v0"
+
+
+@functools.cache
+def programs():
+    """Returns the server of the programs that load and call a plugin: there are two hundred, and
+    importing NumPy takes longer than what they do."""
+    made = Programs("import ctypes, numpy", os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    atexit.register(made.close)
+    return made
+
+
+def python(text, *arguments, **settings):
+    """Runs a program in a process of its own; returns the CompletedProcess."""
+    return programs().run(text, os.environ | settings, *arguments)
+
+
+def python_well(text, *arguments, **settings):
+    done = python(text, *arguments, **settings)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
 def run(*command, **more):
@@ -55,14 +79,14 @@ def check(path, call, original, wanted=()):
     report = opdock.inspect(path)
     assert (report["verdict"], codes(report)) == ("usable", list(wanted)), report["reasons"]
     assert images(report) == images(opdock.inspect(original))
-    run_well(sys.executable, "-c", LOAD, path)
+    python_well(LOAD, path)
     settings = {
         "OPDOCK_PLUGIN_PATH": str(path),
         "OPDOCK_BUILD": "never",
         "OPDOCK_FALLBACK": "error",
         "OPDOCK_CACHE_DIR": str(path.parent / "cache"),
     }
-    run_well(sys.executable, "-c", call, env=os.environ | settings)
+    python_well(call, **settings)
 
 
 @pytest.fixture(scope="session")

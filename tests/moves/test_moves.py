@@ -20,6 +20,7 @@ from conftest import (
     SOURCE,
     check,
     codes,
+    python,
     run,
     run_well,
 )
@@ -71,7 +72,7 @@ def segments_of(data):
 
 
 def loader_refuses(path):
-    return run(sys.executable, "-c", LOAD, path).returncode != 0
+    return python(LOAD, path).returncode != 0
 
 
 @pytest.fixture
