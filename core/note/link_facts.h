@@ -22,7 +22,6 @@ struct LinkProblem {
     kVersion,
     kUnmarked,  // the file has DT_RELR but does not require GLIBC_ABI_DT_RELR
     kCpuLevel,  // level: the x86-64 level that `where` needs
-    kTls,       // the space for static TLS is too small; detail: the libraries
     kSymbol,    // name: a symbol that nothing defines; version: the required one
   };
   Kind kind;
