@@ -12,7 +12,7 @@ const std::vector<CodeInfo>& all_codes() {
   static const std::vector<CodeInfo> codes = {
 #define OPDOCK_CODE(id, name, stage, severity, ...) \
   {Code::k##id, name, stage, Severity::severity, __VA_ARGS__},
-#include "base/codes.def"
+#include "base/reason_codes.def"
 #undef OPDOCK_CODE
   };
   return codes;

@@ -10,10 +10,11 @@
 
 namespace opdock {
 
-// Every reason code. Their kebab-case names are stable; codes.def lists them with their texts.
+// Every reason code. Their kebab-case names are stable; reason_codes.def lists them with their
+// texts.
 enum class Code {
 #define OPDOCK_CODE(id, ...) k##id,
-#include "base/codes.def"
+#include "base/reason_codes.def"
 #undef OPDOCK_CODE
 };
 
@@ -32,7 +33,7 @@ struct CodeInfo {
   std::string_view sentence = {};
 };
 
-// All codes, in the order of codes.def.
+// All codes, in the order of reason_codes.def.
 const std::vector<CodeInfo>& all_codes();
 const CodeInfo& info(Code code);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the list of reason codes in docs/reference/verdicts.md from core/base/codes.def.
+"""Writes the list of reason codes in docs/reference/verdicts.md from core/base/reason_codes.def.
 
     docs/reference/make_verdicts.py           replaces what stands between the two marks
     docs/reference/make_verdicts.py --check   changes nothing; exit status 1 if it would
@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CODES = ROOT / "core" / "base" / "codes.def"
+CODES = ROOT / "core" / "base" / "reason_codes.def"
 PAGE = ROOT / "docs" / "reference" / "verdicts.md"
 BEGIN = "<!-- codes: written by make_verdicts.py -->"
 END = "<!-- end of codes -->"
@@ -107,7 +107,9 @@ def main():
     if wanted == page:
         return
     if "--check" in sys.argv[1:]:
-        sys.exit(f"{PAGE} is older than core/base/codes.def: run docs/reference/make_verdicts.py")
+        sys.exit(
+            f"{PAGE} is older than core/base/reason_codes.def: run docs/reference/make_verdicts.py"
+        )
     PAGE.write_text(wanted, encoding="utf-8")
 
 

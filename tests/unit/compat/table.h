@@ -39,7 +39,8 @@ std::ostream& operator<<(std::ostream& out, const Row& row);
 
 FileFacts file_from(const std::string& words);
 MachineFacts machine_from(const std::string& words);
-// Returns the verdict in the form of `wanted`: state, image, codes in the order of codes.def.
+// Returns the verdict in the form of `wanted`: state, image, codes in the order of
+// reason_codes.def.
 std::string describe(const FileFacts& file, const Verdict& verdict);
 // Returns `wanted` with its words in that order.
 std::string normalise(const std::string& wanted);
