@@ -8,6 +8,8 @@
 namespace opdock {
 namespace {
 
+// A literal counts if its last part is the name of a file, which has at most 255 bytes. Longer ones
+// are descriptions.
 constexpr size_t kMaxText = 256;
 constexpr size_t kMaxFound = 100'000;  // of a source's texts and imports, more than any has
 
