@@ -112,8 +112,8 @@ class Rows {
       if (tile_rows_ > 32) tile_rows_ = 32;
       if (form.has_whole_rows) {
         while (tile_rows_ > 1 && tile_rows_ * columns * least > kMaxTileBytes) tile_rows_ /= 2;
-      } else if (tile_columns_ > (is_transposed ? kTile / 4 : kTile)) {
-        tile_columns_ = is_transposed ? kTile / 4 : kTile;
+      } else if (tile_columns_ > kTile) {
+        tile_columns_ = kTile;
       }
     }
     // At distances of a power of two, the rows of a tile would share a few lines of the cache.
