@@ -135,7 +135,7 @@ def test_a_plan_with_other_parameters_is_told(lines, folder):
     toml, code = plugin / "plugin.toml", plugin / "axpy.cc"
     sources = 'sources = ["axpy.cc"]\n'
     toml.write_text(toml.read_text().replace(sources, f'{sources}reference = "reference.py"\n'))
-    code.write_text(code.read_text().replace("Tensor y, double) {", "Tensor y) {"))
+    code.write_text(code.read_text().replace("Tensor, double) {", "Tensor) {"))
     header = folder / "axpy.ops.h"
     done = run(BUILD / "core/pack/opdock-pack", "--toml", toml, "--ops-header", header)
     assert done.returncode == 0, done.stderr
