@@ -18,11 +18,18 @@ using Types = KernelTypes<float, opdock::half, opdock::bfloat16, double>;
 constexpr auto kForward = OPDOCK_KERNEL_FAMILY("dropout::forward", Types);
 constexpr auto kBackward = OPDOCK_KERNEL_FAMILY("dropout::backward", Types);
 
+void check_dtype(Tensor tensor, const char* name) {
+  check(tensor, name)
+      .dtype(dtype_of<float>(), dtype_of<opdock::half>(), dtype_of<opdock::bfloat16>(),
+             dtype_of<double>());
+}
+
 void check_probability(double p) {
   opdock::check_number(p, "p", p >= 0 && p <= 1, "a probability, from 0 to 1; for 30 % pass 0.3");
 }
 
 void plan(Plan& plan, Tensor x, double p, Generator) {
+  check_dtype(x, "x");
   check_probability(p);
   plan.output(x.like());
   plan.output(x.like().with_dtype(opdock::dtype_of<bool>()));
@@ -30,6 +37,7 @@ void plan(Plan& plan, Tensor x, double p, Generator) {
 }
 
 void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
+  check_dtype(grad, "grad");
   check(mask, "mask").dtype(dtype_of<bool>()).same_shape_as(grad, "grad");
   check_probability(p);
   plan.output(grad.like());
