@@ -85,7 +85,7 @@ TEST_F(SettingsTest, AWrongValueNamesItsPlace) {
   environment_.fallback.reset();
   opdock_options options{};
   options.struct_size = sizeof options;
-  options.jit = "always";
+  options.jit = "sometimes";
   EXPECT_FALSE(read(&options));
   EXPECT_NE(problem_.find("opdock_options"), std::string::npos) << problem_;
   const std::string path = config("config.toml", "\nbuild = \"nver\"\n");
