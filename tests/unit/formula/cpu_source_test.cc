@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 
 #include "compiled.h"
@@ -175,6 +176,10 @@ void check_operations(const Many& many, opdock_formula_function function, Type t
 class Operations : public testing::TestWithParam<Type> {};
 TEST_P(Operations, AreThoseOfTheInterpreterAndTheEvaluator) {
   const Type type = GetParam();
+  // The compiler takes five seconds for a type.
+  const bool is_daily = type == Type::kInt32 || type == Type::kFloat16 || type == Type::kFloat32;
+  if (!is_daily && std::getenv("OPDOCK_TEST_NIGHTLY") == nullptr)
+    GTEST_SKIP() << "runs with --nightly";
   std::mt19937 random(1);
   const std::vector<Many> two = all_operations(type, 2), four = all_operations(type, 4);
   // The code depends on the rank only as to whether a tensor has columns.
