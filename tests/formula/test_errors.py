@@ -151,7 +151,8 @@ def test_faulty_texts():
         "formula: found 1 results of the formula, wanted the 2 of the schema"
     )
     assert error(opdock.formula, "x + 1", "f(Tensor[] x) -> Tensor") == (
-        "parameter 'x': found Tensor[], wanted Tensor, float, int, bool or str, which formulas take"
+        "parameter 'x': found Tensor[], wanted Tensor, float, int, bool, str or ScalarType, which "
+        "formulas take"
     )
     assert error(opdock.formula, "s + 1", "f(float s) -> Tensor") == (
         "formula: found no tensor among the parameters, wanted at least one"

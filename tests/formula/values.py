@@ -78,7 +78,7 @@ def errors(found, wanted, ulps=0.5, extra=None):
     assert found.shape == wanted.shape, (found.shape, wanted.shape)
     if not dtype.is_floating_point:
         return found != wanted
-    most = torch.tensor(torch.finfo(dtype).max).double()
+    most = torch.tensor(torch.finfo(dtype).max, dtype=torch.float64)
     # A number that is rounded to infinity counts as the next one that the type would have.
     beyond = most if dtype == torch.float64 else most + ulp(most, dtype)
     got = found.double()

@@ -57,19 +57,10 @@ OPDOCK_FORMULA_1(erf)
 OPDOCK_FORMULA_1(erfc)
 OPDOCK_FORMULA_1(fabs)
 OPDOCK_FORMULA_2(atan2)
+OPDOCK_FORMULA_2(hypot)
 OPDOCK_FORMULA_2(fmod)
 OPDOCK_FORMULA_2(copysign)
 OPDOCK_FORMULA_2(pow)
-OPDOCK_DEVICE float hypot(float a, float b) {
-  return OPDOCK_FORMULA_CALL(hypotf, float, (a, b));
-}
-// CUDA's is infinite for some numbers below the largest one, which are scaled by a power of 2.
-OPDOCK_DEVICE double hypot(double a, double b) {
-  const bool is_large = fabs(a) > 0x1p1000 || fabs(b) > 0x1p1000;
-  const double part = is_large ? 0x1p-600 : 1.0;
-  const double found = OPDOCK_FORMULA_CALL(hypot, double, (a * part, b * part));
-  return is_large ? found * 0x1p600 : found;
-}
 #undef OPDOCK_FORMULA_1
 #undef OPDOCK_FORMULA_2
 OPDOCK_DEVICE float fma(float a, float b, float c) {

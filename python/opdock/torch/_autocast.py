@@ -3,8 +3,9 @@
 
 torch keeps its lists by device: products get the lower precision everywhere; normalisations,
 softmax and losses get float32 on GPUs only. On the CPU torch's norms take a weight of another dtype
-and return the input's. Ops in no list run in the dtypes that they are given. Where torch's own
-expression would promote operands of different dtypes, so does the kernel.
+and return the input's, and so does torch's rms_norm on GPUs, which is in no list (torch 2.11). Ops
+in no list run in the dtypes that they are given. Where torch's own expression would promote
+operands of different dtypes, so does the kernel.
 """
 
 import torch
@@ -16,6 +17,7 @@ _FLOAT32 = {
     "add_layer_norm", "add_rms_norm", "bias_add_layer_norm", "cross_entropy",
     "cross_entropy_with_gradient", "layer_norm", "log_softmax", "rms_norm", "softmax",
 }  # fmt: skip
+_IN_NO_LIST = {"add_rms_norm", "rms_norm"}
 _LIKE_INPUT = _FLOAT32 - {"cross_entropy", "cross_entropy_with_gradient"}
 _PROMOTED = {
     "bias_add", "bias_gelu", "bias_relu", "geglu", "gelu_mul", "moe_res_matmul", "residual_add",
@@ -31,7 +33,7 @@ def _target(op, device, values):
     """Returns the dtype that floating arguments are cast to, or None."""
     if op.name in _PRODUCTS:
         return torch.get_autocast_dtype(device)
-    if op.name in _FLOAT32 and device == "cuda":
+    if op.name in _FLOAT32 - _IN_NO_LIST and device == "cuda":
         return torch.float32
     if op.name in _PROMOTED or op.name in _LIKE_INPUT:
         dtypes = {x.dtype for x in values if _is_cast(x)}
@@ -50,7 +52,8 @@ def kernel_of(op, device):
     def kernel(*args, **keywords):
         values = op.bind(args, keywords)
         target = _target(op, device, values)
-        result = values[0].dtype if op.name in _LIKE_INPUT and device == "cpu" else None
+        keeps = op.name in _LIKE_INPUT and (device == "cpu" or op.name in _IN_NO_LIST)
+        result = values[0].dtype if keeps else None
         if target is not None:
             for place, (name, x) in enumerate(zip(op.names, values, strict=True)):
                 # A quantised weight's scale stays float32, as the op wants it.
