@@ -13,6 +13,7 @@
 
 #include "opdock/cancel.h"
 #include "opdock/compile.h"
+#include "opdock/formula_cpu.h"
 #include "opdock/gemm.h"
 #include "opdock/opdock.h"
 #include "opdock/parallel.h"

@@ -117,7 +117,7 @@ dtypes = ["float32"]
 CODE = {
     "a parameter of another type": (
         ["mine.cc", PLAN, PLAN.replace("double", "int64_t")],
-        ['op "mine": the parameters of plan', "{folder}/plugin.toml:8", "long", "mine.cc:24:1"],
+        ['op "mine": the parameters of plan', "{folder}/plugin.toml:8", "long", "mine.cc:22:1"],
         "void plan(Plan&, Tensor x, double a)",
     ),
     "a schema that has grown": (
@@ -136,7 +136,7 @@ CODE = {
     ),
     "a name that is misspelt": (
         ["mine.cc", "OPDOCK_OP(mine,", "OPDOCK_OP(mien,"],
-        ["op_mien", "ops_in_plugin_toml", "mine.cc:24"],
+        ["op_mien", "ops_in_plugin_toml", "mine.cc:22"],
         "an op that plugin.toml declares: mine",
     ),
     "an op without code": (

@@ -51,7 +51,7 @@ constexpr Row kRejected[] = {
     {"null_plan", Code::kDescriptorInvalid, "plan is NULL"},
     {"null_run", Code::kDescriptorInvalid, "run is NULL"},
     {"null_shape_rules", Code::kDescriptorInvalid, "shape_rules is NULL"},
-    {"other_major", Code::kAbiMajor, "ABI 1.4"},
+    {"other_major", Code::kAbiMajor, "ABI 1.5"},
     {"note_major", Code::kAbiMajor, "7"},
     {"null_entry", Code::kEntryFailed, "NULL"},
     {"entry_throws_error", Code::kEntryFailed, "no mood"},
