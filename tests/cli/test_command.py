@@ -86,7 +86,7 @@ def test_list_of_an_unknown_name_guesses(opdock, folder):
 def test_list_with_details_has_reason_and_advice(opdock, folder):
     result = opdock("list", "--details", "--plugin-path", folder)
     assert result.status == 0 and str(folder / "good.so") in result.out
-    assert "abi-major: found ABI 7.4, wanted ABI 0.5" in result.out
+    assert "abi-major: found ABI 7.5, wanted ABI 0.5" in result.out
     assert "-> rebuild the plugin" in result.out
     assert "1 of 3 usable" in result.out
     assert "\033" not in result.out
@@ -363,7 +363,7 @@ def test_show_has_no_formula_of_an_op_without_one(opdock, folder):
 def test_show_prints_the_kernel_for_a_dtype(opdock, formulas, words, element):
     result = opdock("show", "mix", "--kernel", *words, "--plugin-path", formulas)
     assert result.status == 0 and result.err == ""
-    assert "OPDOCK_KERNEL(256)\nkernel(FormulaSpace<0, 3> p, double" in result.out
+    assert "OPDOCK_KERNEL(512)\nkernel(FormulaSpace<0, 3> p, double" in result.out
     assert result.out.count(f"place.first<{element}>(p, ") == 3  # x, w and the result
     report = opdock("show", "mix", "--kernel", *words, "--json", "--plugin-path", formulas).json
     assert report["kernel"] == result.out
