@@ -16,8 +16,9 @@ struct Invocation;
 
 // The interpreter computes the first call, so that a first result waits for nothing. Code that the
 // cache has is opened at the next large call, or once the interpreter has worked for a few
-// milliseconds, which is what opening takes in a new process. Code is compiled, in the background, once the
-// interpreter has worked for a second, which is about what compiling takes. Usable from any thread.
+// milliseconds, which is what opening takes in a new process. Code is compiled, in the background,
+// once the interpreter has worked for a second, which is about what compiling takes. Usable from
+// any thread.
 class CpuCode {
  public:
   explicit CpuCode(const formula::Graph& graph) : graph_(graph) {}

@@ -364,7 +364,7 @@ opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data)
   data->move_to_parts(how.part_offsets, instance.tensors.size());
   if (call->device.type == OPDOCK_CPU)
     return run_on_cpu(call, CpuWork{instance, how.space, data->inputs.data(), data->results.data(),
-                             data->scalars.data()});
+                                    data->scalars.data()});
   return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
                                 data->inputs.data(), data->results.data(), data->scalars.data());
 }

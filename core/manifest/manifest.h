@@ -29,7 +29,7 @@ struct OpDecl {
   std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
   // What the host checks of the tensors: "rows x", "like up gate" (schema/tensor_rule.h).
   std::vector<std::string> tensor_rules;
-  uint32_t flag_bits = 0;              // OPDOCK_OP_…
+  uint32_t flag_bits = 0;  // OPDOCK_OP_…
   uint32_t device_arg_index = 0;
   std::vector<uint8_t> arg_devices;  // OPDOCK_ON_…, one per parameter; none: all where the op runs
   uint32_t schema_line = 1;          // in plugin.toml
