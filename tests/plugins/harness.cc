@@ -13,7 +13,6 @@
 #include <set>
 #include <thread>
 
-#include "call/call.h"
 #include "gemm.h"
 #include "opdock/parallel.h"
 #include "opdock/retain.h"
@@ -370,24 +369,6 @@ opdock_value list_value(const opdock_list* list) {
   return out;
 }
 
-struct Op::Host {
-  explicit Host(const opdock_op* op)
-      : function("test", *opdock::parse_schema(op->schema, nullptr), nullptr) {
-    target.op = op;
-    const std::vector<std::string> shapes(op->shape_rules, op->shape_rules + op->num_shape_rules);
-    opdock::Reason error{};
-    if (!read_tensor_rules(*op, *parse_shape_rules(shapes, function.schema(), &error),
-                           &target.tensor_rules, &error)) {
-      std::fprintf(stderr, "%s\n", opdock::to_text(error).c_str());
-      std::abort();
-    }
-  }
-  const opdock::TensorRules* rules() const { return target.tensor_rules.get(); }
-
-  opdock_function function;
-  opdock::Target target;
-};
-
 Op::Op(const std::string& plugin, const std::string& name) {
   const std::string path = std::string(OPDOCK_TEST_PLUGINS) + "/" + plugin + ".so";
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -400,38 +381,7 @@ Op::Op(const std::string& plugin, const std::string& name) {
   for (uint32_t i = 0; i < plugin_->num_ops; ++i)
     if (std::string(plugin_->ops[i]->schema).starts_with(name + "(")) op_ = plugin_->ops[i];
   if (!op_) std::abort();
-  host_ = std::make_shared<const Host>(op_);
-}
-
-void Op::check_arguments(const std::vector<opdock_value>& args, Result* result) const {
-  if (host_->rules() == nullptr) return;
-  // Both are asked, as pass() must accept no argument that check() refuses.
-  const bool has_passed = host_->rules()->pass(args.data());
-  try {
-    host_->rules()->check(args.data());
-  } catch (const opdock::Error& broken) {
-    result->status = broken.status();
-    result->text = has_passed ? "found arguments that passed, wanted none" : broken.what();
-  }
-}
-
-void Op::check_outputs(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
-                       Result* result) const {
-  std::vector<opdock_tensor*> tensors;
-  for (Array* output : outputs) tensors.push_back(output->tensor());
-  const uint32_t count = static_cast<uint32_t>(tensors.size());
-  try {
-    for (uint32_t i = 0; host_->rules() != nullptr && i < count; ++i)
-      host_->rules()->check_result(i, i, tensors[i]);
-  } catch (const opdock::Error& broken) {
-    result->status = broken.status();
-    result->text = broken.what();
-    return;
-  }
-  char error[1024] = "";
-  result->status = opdock::check_sharing(host_->function, host_->target, args.data(),
-                                         tensors.data(), count, {error, sizeof error});
-  result->text = error;
+  host_ = host_of(op_);
 }
 
 bool Op::returns_list() const {

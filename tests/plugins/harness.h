@@ -156,6 +156,7 @@ class Op {
   const opdock_op* op_ = nullptr;
   // What the host knows of the op: its schema and its tensor_rules.
   struct Host;
+  static std::shared_ptr<const Host> host_of(const opdock_op* op);
   std::shared_ptr<const Host> host_;
 };
 
