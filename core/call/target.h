@@ -39,7 +39,7 @@ struct Target {
   // The initial value of each call's opdock_call: host, device and facts filled in, the rest zero.
   opdock_call call{};
 
-  // What the host checks of the tensors before plan; NULL if the op declares nothing of them.
+  // The rules by which the host checks the tensors before plan; NULL if the op declares none.
   std::unique_ptr<const TensorRules> tensor_rules;
   // The op's shape rules; empty for an op without fresh tensors (and in tests of the call path).
   std::vector<ShapeRule> rules;

@@ -1,4 +1,4 @@
-// What the host checks of a call's tensors before plan, because the op declares it (plugin.toml:
+// The checks of a call's tensors that the host makes before plan, as the op declares (plugin.toml:
 // rows, contiguous, like, broadcast, in-place), so that plan need not.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -24,8 +24,8 @@ void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, 
   }
 }
 
-// As many columns at a time as have a line each in one set of the first-level cache: with a step of
-// a power of two, all lines of a row are in one set.
+// The columns that are copied at a time: one set of the first-level cache has a line for each. With
+// a step of a power of two, all lines of a row are in one set.
 constexpr int64_t kLines = 8;
 
 template <class T>

@@ -49,8 +49,8 @@ inline uint64_t scalar_word(Type type, const Value& value) {
                                 : static_cast<uint64_t>(value.integer);
 }
 
-// Of the tensors' addresses, launch_parameters() has the addresses themselves, and what depends on
-// their remainders by this number.
+// launch_parameters() depends on the tensors' addresses in two ways only: it contains them, and the
+// rest follows from their remainders by this number.
 inline constexpr uint64_t kAddressUnit = 16;
 
 // Returns the kernel's parameter, a struct by value, as words: FormulaSpace

@@ -28,7 +28,7 @@ struct DeviceShape {
   // holds in registers. 0: none, each pass reads the row again.
   bool is_block = false;
   int held = 0;
-  // Of a block, at most; a power of two.
+  // The most threads that a block has; a power of two.
   int threads = 128;
   // Whether each row has a vector for each that a thread holds, and each block `threads` threads.
   bool is_full = false;

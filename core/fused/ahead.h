@@ -1,5 +1,5 @@
-// What a formula's op has built ahead, with its plugin: the kernels of its usual calls, which then
-// need no compiler when they are first made.
+// Kernels of a formula's op that are built ahead, with its plugin: those of its usual calls, which
+// then need no compiler when they are first made.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a GPU's facts mean for the launches of formulas.
+// Derives from a GPU's facts how formulas are launched on it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

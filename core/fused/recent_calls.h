@@ -1,5 +1,5 @@
-// What a thread keeps of its recent calls of formulas: a call whose arguments have the dtypes,
-// shapes and strides of an earlier one finds there what it would compute again.
+// Keeps a thread's recent calls of formulas: a call whose arguments have the dtypes, shapes and
+// strides of an earlier one finds there what it would compute again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -61,13 +61,13 @@ class CallKey {
   bool is_complete_ = true;
 };
 
-// What FusedOp's plan answered.
+// The answer of FusedOp's plan to one call.
 struct RecentPlan {
   FusedInstance* instance = nullptr;
   std::vector<opdock_output> outputs;
 };
 
-// What a run needs of its layouts.
+// Everything that a run needs and that follows from its layouts.
 struct RecentRun {
   FusedInstance* instance = nullptr;
   formula::Space space;

@@ -27,7 +27,7 @@ struct OpDecl {
   std::vector<std::pair<std::string, std::string>> elsewhere;
   std::string formula;                 // of the results; empty: the plugin's own code computes them
   std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
-  // What the host checks of the tensors: "rows x", "like up gate" (schema/tensor_rule.h).
+  // The rules by which the host checks tensors: "rows x", "like up gate" (schema/tensor_rule.h).
   std::vector<std::string> tensor_rules;
   uint32_t flag_bits = 0;  // OPDOCK_OP_…
   uint32_t device_arg_index = 0;

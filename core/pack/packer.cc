@@ -47,7 +47,7 @@ class Packer {
  private:
   bool make_device(std::vector<std::string>* errors) {
     ImageRequest request;
-    // What is compiled: the plugin's own [device], if it has one, and its formulas.
+    // The source that is compiled: the plugin's own [device], if it has one, and its formulas.
     Manifest compiled = manifest_;
     request.manifest = &compiled;
     const bool has_own = manifest_.device.has_value();

@@ -196,7 +196,7 @@ def _add_number_operators():
         setattr(Number, f"__{name}__", signed)
 
     def power(self, other):
-        # Of an integer to an integer it may be a float, of a negative number complex.
+        # The power of two integers may be a float, that of a negative number complex.
         if type(other) is float and self._value > 0:
             return self._derived(operator.pow, "{} ** {}", self, other)
         return _with_value(operator.pow)(self, other)

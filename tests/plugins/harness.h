@@ -154,7 +154,7 @@ class Op {
 
   const opdock_plugin* plugin_ = nullptr;
   const opdock_op* op_ = nullptr;
-  // What the host knows of the op: its schema and its tensor_rules.
+  // The host's knowledge of the op: its schema and its tensor_rules.
   struct Host;
   static std::shared_ptr<const Host> host_of(const opdock_op* op);
   std::shared_ptr<const Host> host_;

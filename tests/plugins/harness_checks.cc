@@ -1,5 +1,5 @@
-// What the host checks of a call, for the harness: by the host's own functions, which libopdock
-// does not export.
+// The checks of a call that the host makes, for the harness: by the host's own functions, which
+// libopdock does not export.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>

@@ -62,7 +62,7 @@ def test_code_is_compiled_once_asked_for_and_found_by_later_processes(run):
     assert run(THREE, OPDOCK_JIT="always") == f"[{later}, {later}, {later}]"
     # The first result waits for nothing. No compiler is needed.
     assert run(THREE, CXX="/nonexistent/c++") == f"[{first}, {later}, {later}]"
-    # What was compiled may be used.
+    # Code that was compiled before may be used.
     assert run(THREE, OPDOCK_JIT="never") == f"[{first}, {later}, {later}]"
 
 

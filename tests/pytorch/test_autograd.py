@@ -160,7 +160,7 @@ def test_nested_transforms_give_no_silent_zeros():
     inner = wide(3, 4)
     with pytest.raises(opdock.UnsupportedError, match="^softmax_backward: found a gradient to"):
         torch.autograd.grad(torch.func.grad(total)(inner).square().sum(), inner)
-    # What is declared is right through two transforms: dropout_backward has its own gradient.
+    # A declared gradient is right through two transforms: dropout_backward has its own.
     keep = x > 0
 
     def quadratic(x):

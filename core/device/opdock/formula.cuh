@@ -98,7 +98,7 @@ struct Pack {
   };
   OPDOCK_DEVICE Pack() {}
 };
-// The same elements as the numbers that they are computed as.
+// V elements as the numbers that a kernel computes with: float for half, int32_t for int8_t.
 template <class Number, int V>
 struct Numbers {
   Number at[V];

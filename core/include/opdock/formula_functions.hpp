@@ -185,7 +185,7 @@ inline double sigmoid(double x) {
 inline double silu(double x) {
   return x * sigmoid(x);
 }
-// As in PyTorch, whose threshold is 20.
+// softplus is x itself above 20, which is PyTorch's threshold.
 inline double softplus(double x) {
   return x > 20 ? x : (x < 0 ? 0 : x) + std::log1p(std::exp(-std::fabs(x)));
 }
@@ -209,7 +209,7 @@ inline double gelu_tanh(double x) {
   return (x < 0 ? x * z : x) / (1 + z);
 }
 
-// As in Python: the quotient is rounded down, and the remainder has the sign of b.
+// Python's rules: the quotient is rounded down, and the remainder has the sign of b.
 template <class T>
 inline T floor_divide(T a, T b) {
   if (b == 0) return a / b;
@@ -252,7 +252,7 @@ inline int64_t remainder(int64_t a, int64_t b) {
   const int64_t r = rest(a, b);
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
-// As in PyTorch: a negative power is 0, but that of 1 and -1.
+// PyTorch's rule: a negative power of an integer is 0, except that of 1 and -1.
 inline int64_t power(int64_t a, int64_t b) {
   if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 == 0 ? 1 : -1) : 0;
   uint64_t product = 1, square = static_cast<uint64_t>(a);
@@ -260,7 +260,7 @@ inline int64_t power(int64_t a, int64_t b) {
     if (b % 2 != 0) product *= square;
   return static_cast<int64_t>(product);
 }
-// As in PyTorch: shifting by more bits than there are, or by fewer than 0, leaves 0 or the sign.
+// PyTorch's rule: a shift by more bits than there are, or by fewer than 0, leaves 0 or the sign.
 // The program wraps the result to its type.
 inline int64_t shift_left(int64_t a, int64_t b) {
   return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);

@@ -123,7 +123,7 @@ class Prod<Longs> {
   Longs total_ = longs(1);
 };
 
-// What the largest (smallest) number of an empty row is.
+// Returns the largest (smallest) number of an empty row.
 template <bool kLargest>
 HWY_INLINE Floats worst(Floats) {
   return floats(static_cast<float>(kLargest ? -HUGE_VAL : HUGE_VAL));
@@ -141,7 +141,7 @@ template <bool kLargest, class T>
 HWY_INLINE bool is_better(T a, T best) {
   return (kLargest ? a > best : a < best) || (a != a && best == best);
 }
-// Which elements of `a` are better than those of `best`; the first NaN is better than all numbers.
+// Returns which elements of `a` are better than those of `best`; a NaN is better than any number.
 template <bool kLargest, class Value>
 HWY_INLINE Bools better(Value a, Value best) {
   const Bools is_more = kLargest ? gt(a, best) : lt(a, best);
@@ -174,7 +174,7 @@ class Extreme {
  private:
   Value best_ = worst<kLargest>(Value());
 };
-// Of integers of fewer bits, an empty row has what remains of the smallest 64-bit one.
+// An empty row of integers of fewer bits has the low bits of the smallest 64-bit integer.
 template <bool kLargest>
 class Extreme<Ints, kLargest> {
  public:

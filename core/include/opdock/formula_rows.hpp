@@ -20,12 +20,12 @@ namespace OPDOCK_SIMD_LEVEL {
 
 inline constexpr int kMaxTensors = 80;
 
-// What is known of a tensor when the code is written.
+// The properties of a tensor that are known when the code is written.
 struct TensorForm {
   int size;          // bytes of an element
   bool has_columns;  // or one element for each row
 };
-// What is known of a formula.
+// The properties of a formula that are known when the code is written.
 struct Form {
   int inputs, results;
   const TensorForm* tensors;  // [inputs + results]
@@ -198,7 +198,7 @@ class Rows {
                   : tensor.how == How::kCopied ? take(tile_rows_ * pitch_ * tensor.size)
                                                : 0;
     }
-    // Of whole vectors, and aligned for elements of any size.
+    // The buffer has whole vectors, and is aligned for elements of any size.
     row_.kept_columns_ = (call_.columns + 15) / 16 * 16;
     const int64_t kept = take(form_.kept_bytes * row_.kept_columns_);
     char* memory = small_;

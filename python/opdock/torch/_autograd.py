@@ -120,7 +120,7 @@ class _Call(_SingleLevelFunction):
                     found = op.overload.redispatch(keyset & _below, *values)
         flat, lengths = _flatten(found)
         ctx.op, ctx.find, ctx.lengths = op, find, lengths
-        # Of tensors that are not saved only the place is kept.
+        # A tensor that is not saved leaves only its place.
         ctx.others = [None if tensors_of((v,)) else v for v in values]
         ctx.given = [_given(v) for v in values]
         ctx.facts = [x if x is None else (x.shape, x.dtype, x.device) for x in flat]
@@ -128,7 +128,7 @@ class _Call(_SingleLevelFunction):
         ctx.mark_non_differentiable(
             *[x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
         )
-        # What no gradient is computed from is not kept, and may be written over.
+        # A tensor from which no gradient is computed is not kept, and may be written over.
         kept = [
             x if place in op.saved_params else None
             for place, value in enumerate(values)

@@ -47,7 +47,7 @@ TEST(Compile, APluginsOwnHeadersAreItsOwn) {
   EXPECT_NE(problem.find("as it was packed"), problem.npos) << problem;
 }
 
-// What is the same for all sources is compiled once.
+// Code that is the same for all sources is compiled once.
 TEST(Compile, TheCallsOfTheEngineAreSharedByAllSources) {
   namespace fs = std::filesystem;
   std::string folder = testing::TempDir() + "softgpu-XXXXXX";

@@ -173,7 +173,7 @@ TEST(TensorRules, NameTheArgumentsThatAResultMayBe) {
   EXPECT_STREQ(f.error,
                "norm: output 0: found memory shared with argument 'up', wanted memory of its own, "
                "as the op writes it; pass another output");
-  // The same tensor for two arguments may not be the result: one of the two must not be it.
+  // A tensor that is two arguments may not be the result: one of the two must not be it.
   EXPECT_EQ(f.invoke({A::value(x), A::value(x), A::none()}, {x}), OPDOCK_INVALID_ARGUMENT);
 }
 

@@ -68,7 +68,7 @@ class Compiled {
   void* library_ = nullptr;
 };
 
-// As run() in tensors.h, by compiled code.
+// Does what run() in tensors.h does, by compiled code.
 inline void run(opdock_formula_function function, const Graph& graph, std::vector<Tensor*> inputs,
                 std::vector<Tensor*> results, const std::vector<Value>& scalars = {},
                 int64_t parts = 1) {
