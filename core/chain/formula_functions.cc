@@ -151,6 +151,46 @@ std::unique_ptr<FusedOp> make_gradient_op(std::string schema_text, const std::st
   return std::make_unique<FusedOp>(*std::move(own), std::move(formula), std::move(wanted));
 }
 
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> all;
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find(", ", at), names.size());
+    all.push_back(names.substr(at, end - at));
+    at = end + 2;
+  }
+  return all;
+}
+
+// An op of a plugin, whose schema has the gradients of the results before the formula's parameters.
+std::unique_ptr<FusedOp> make_declared_gradient(const opdock_op& op, const char* text) {
+  Reason error{};
+  std::optional<Schema> schema = parse_schema(op.schema, &error);
+  if (!schema) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(error));
+  std::vector<formula::Parameter> own = formula_parameters(*schema);
+  own.erase(own.begin(), own.begin() + std::min<std::ptrdiff_t>(op.num_grads, std::ssize(own)));
+  formula::Formula formula(text, std::move(own));
+  if (formula.num_results() != op.num_grads)
+    throw formula::Error("found the gradients of " + std::to_string(op.num_grads) +
+                         " results, wanted those of the formula's " +
+                         std::to_string(formula.num_results()));
+  const std::string of = op.gradients_of;
+  std::vector<size_t> wanted;
+  for (const std::string& name : split_names(of)) {
+    const std::vector<formula::Parameter>& params = formula.parameters();
+    const auto found = std::find_if(params.begin(), params.end(), [&](const auto& param) {
+      return param.name == name && param.kind == formula::Parameter::Kind::kTensor;
+    });
+    if (found == params.end())
+      throw formula::Error("found the gradient of \"" + name + "\", wanted a Tensor of " +
+                           schema->text());
+    wanted.push_back(static_cast<size_t>(found - params.begin()));
+  }
+  if (wanted.size() != schema->returns.size())
+    throw formula::Error("found the gradients of \"" + of + "\", wanted as many as " +
+                         schema->text() + " returns");
+  return std::make_unique<FusedOp>(*std::move(schema), std::move(formula), std::move(wanted));
+}
+
 }  // namespace
 
 Status formula_function(opdock_runtime* runtime, const std::string& schema,
@@ -196,7 +236,8 @@ Status formula_op(const opdock_op* op, const char* formula, const opdock_op** ou
   }
   std::unique_ptr<FusedOp> own;
   try {
-    own = make_op(op->schema, formula);
+    const bool is_gradient = OPDOCK_HAS(op, opdock_op, num_grads) && op->gradients_of != nullptr;
+    own = is_gradient ? make_declared_gradient(*op, formula) : make_op(op->schema, formula);
   } catch (const formula::Error& problem) {
     return {OPDOCK_INCOMPATIBLE, std::string(op->schema) + ": formula: " + problem.what()};
   }

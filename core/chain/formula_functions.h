@@ -21,8 +21,9 @@ Status formula_function(opdock_runtime* runtime, const std::string& schema,
                         const std::string& formula, const std::string& gradients_of,
                         bool is_evaluated, opdock_function** out);
 
-// Sets *out to an op that computes `formula`, which is a plugin's `op` in everything else. It is
-// made once for each op, and lives until the process ends. Any thread.
+// Sets *out to an op that computes `formula`, or gradients of it if op->gradients_of says so, and
+// is a plugin's `op` in everything else. It is made once for each op, and lives until the process
+// ends. Any thread.
 Status formula_op(const opdock_op* op, const char* formula, const opdock_op** out);
 
 }  // namespace opdock

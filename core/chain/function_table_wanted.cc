@@ -142,9 +142,13 @@ std::string FunctionTable::formula(const opdock_function& function) {
   SourcePtr source;
   std::string text;
   if (const opdock_op* op = described(function, &source)) {
-    if (OPDOCK_HAS(op, opdock_op, formula) && op->formula != nullptr) text = op->formula;
+    // A gradient's formula is that of another op.
+    const bool is_gradient = OPDOCK_HAS(op, opdock_op, num_grads) && op->gradients_of != nullptr;
+    if (OPDOCK_HAS(op, opdock_op, formula) && op->formula != nullptr && !is_gradient)
+      text = op->formula;
   } else if (source != nullptr) {
-    text = declaration_of(*source, function.schema().name)->formula;
+    const OpDecl& declared = *declaration_of(*source, function.schema().name);
+    if (declared.gradient_of.empty()) text = declared.formula;
   }
   if (text.empty()) return text;
   try {

@@ -26,7 +26,10 @@ class Lowering {
 
   Numbers run() {
     for (Id id = 0; id < graph_.size(); ++id) place_.push_back(lower(id));
-    for (const Id id : graph_.results()) {
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      const Id id = graph_.results()[i];
+      numbers_.outputs.push_back(graph_.output(i));
+      numbers_.has_columns.push_back(graph_.has_columns(i));
       numbers_.results.push_back(place_[static_cast<size_t>(id)]);
       numbers_.result_types.push_back(graph_[id].type);
     }

@@ -67,7 +67,7 @@ class Compiler {
     const Numbers& numbers = program_.numbers;
     for (size_t i = 0; i < numbers.results.size(); ++i) {
       const int32_t result = numbers.results[i];
-      const bool is_row = numbers.has_reductions && is_uniform(result);
+      const bool is_row = !numbers.has_columns[i];
       (is_row ? program_.row_stores : program_.stores).push_back(i);
       if (!is_row) last = std::max(last, at(result).stage);
     }
@@ -297,6 +297,7 @@ class Compiler {
   void find_direct(Pass* pass) const {
     const std::vector<int32_t>& results = program_.numbers.results;
     for (const size_t r : program_.stores) {
+      if (is_sum(program_.numbers.outputs[r])) continue;
       const Type type = program_.numbers.result_types[r];
       if (type != Type::kFloat32 && type != Type::kFloat64 && type != Type::kInt64) continue;
       if (std::count(results.begin(), results.end(), results[r]) != 1) continue;

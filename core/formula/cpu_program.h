@@ -41,6 +41,8 @@ struct Numbers {
   std::vector<Number> all;
   std::vector<int32_t> results;
   std::vector<Type> result_types;
+  std::vector<Output> outputs;    // of the results
+  std::vector<bool> has_columns;  // Graph::has_columns() of the results
   bool has_reductions = false;
 };
 

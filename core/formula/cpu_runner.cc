@@ -7,6 +7,7 @@
 
 #include "base/thread_own.h"
 #include "formula/cpu_blocks.h"
+#include "formula/cpu_sums.h"
 #include "formula/cursor.h"
 
 namespace opdock::formula {
@@ -82,13 +83,14 @@ constexpr size_t kMaxRoom = 1 << 20;  // bytes; larger memory is freed after the
 class Runner {
  public:
   Runner(const CpuProgram& program, const Space& space, const void* const* inputs,
-         void* const* results, const Value* scalars, Room* room)
+         void* const* results, const Value* scalars, double* partial, Room* room)
       : program_(program),
         kernels_(chosen_kernels()),
         space_(space),
         inputs_(inputs),
         results_(results),
         scalars_(scalars),
+        partial_(partial),
         slots_(room->slots),
         registers_(room->registers),
         kept_(room->kept),
@@ -145,6 +147,7 @@ class Runner {
     const Cursor start(space_, 0);
     for (const int32_t i : program_.once) compute_uniform(i, start.offsets().data(), 0);
     if (program_.passes.size() == 1) begin_pass(program_.passes[0]);
+    if (partial_ != nullptr) return run_chunks(begin, end);
     if (program_.is_flat) return run_flat(begin, end);
     const int64_t per_row = pieces_of_row(space_, program_.numbers.has_reductions);
     Cursor cursor(space_, begin / per_row);
@@ -184,6 +187,10 @@ class Runner {
         run_block(pass, where, row, column, n);
         if (p + 1 < count) continue;
         for (const size_t r : program_.stores) {
+          if (is_sum(program_.numbers.outputs[r])) {
+            add(r, column, 0, n);
+            continue;
+          }
           const Steps& steps = space_.results[r];
           store(r, where[space_.inputs.size() + r] + column * steps.column, 0, n);
         }
@@ -193,7 +200,44 @@ class Runner {
              finished(at(i), totals_[static_cast<size_t>(i)], space_.columns), kStride);
     }
     for (const int32_t i : program_.after) compute_uniform(i, where, row);
-    for (const size_t r : program_.row_stores) store(r, where[space_.inputs.size() + r], 0, 1);
+    for (const size_t r : program_.row_stores) {
+      if (is_sum(program_.numbers.outputs[r])) {
+        add(r, 0, 0, 1);
+      } else {
+        store(r, where[space_.inputs.size() + r], 0, 1);
+      }
+    }
+  }
+
+  // Pieces of a call with sums over rows: each has some of the columns of a chunk of rows.
+  void run_chunks(int64_t begin, int64_t end) {
+    const Numbers& numbers = program_.numbers;
+    const CpuChunks chunks = cpu_chunks(space_, numbers.has_reductions);
+    const std::vector<int64_t> places = places_of_sums(numbers, space_);
+    sums_.resize(numbers.outputs.size());
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t chunk = piece / chunks.parts, part = piece % chunks.parts;
+      const int64_t first = part * kPiece;
+      const int64_t last =
+          part + 1 == chunks.parts ? space_.columns : std::min(space_.columns, first + kPiece);
+      for (size_t r = 0; r < sums_.size(); ++r) {
+        if (numbers.outputs[r] == Output::kTotal) {
+          sums_[r] = partial_ + places[r] + piece;
+          *sums_[r] = 0;
+        } else if (numbers.outputs[r] == Output::kColumnSums) {
+          sums_[r] = partial_ + places[r] + chunk * space_.columns;
+          std::fill(sums_[r] + first, sums_[r] + last, 0.0);
+        }
+      }
+      const int64_t row = chunk * chunks.rows, stop = std::min(row + chunks.rows, space_.rows);
+      if (program_.is_flat) {
+        run_flat(row, stop);
+        continue;
+      }
+      Cursor cursor(space_, row);
+      for (int64_t at_row = row; at_row < stop; ++at_row, cursor.next())
+        run_row(cursor.offsets().data(), at_row, first, last);
+    }
   }
 
   // An input whose neighbours in memory are in one column.
@@ -205,6 +249,7 @@ class Runner {
   void find_turned() {
     tiles_.clear();
     if (program_.is_flat || program_.numbers.has_reductions || space_.ndim == 0) return;
+    if (partial_ != nullptr) return;  // run_chunks() goes row by row
     size_t bytes = 0;
     for (const Number& number : program_.numbers.all) {
       if (number.what != What::kInput) continue;
@@ -260,9 +305,14 @@ class Runner {
       const int64_t n = rows * space_.columns;
       run_block(program_.passes[0], nullptr, row, 0, n);
       for (const size_t r : program_.stores)
-        for (int64_t i = 0; i < rows; ++i)
-          store(r, offsets_[static_cast<size_t>(i) * tensors + space_.inputs.size() + r],
-                i * space_.columns, space_.columns);
+        for (int64_t i = 0; i < rows; ++i) {
+          if (is_sum(program_.numbers.outputs[r])) {
+            add(r, 0, i * space_.columns, space_.columns);
+          } else {
+            store(r, offsets_[static_cast<size_t>(i) * tensors + space_.inputs.size() + r],
+                  i * space_.columns, space_.columns);
+          }
+        }
       row += rows;
     }
   }
@@ -459,6 +509,16 @@ class Runner {
     load(number, to, scratch_, n);
   }
 
+  // Adds elements first … first + n - 1 of the block of result r to its sums, from `column` on.
+  void add(size_t r, int64_t column, int64_t first, int64_t n) {
+    const int32_t i = program_.numbers.results[r];
+    if (program_.numbers.outputs[r] == Output::kTotal) {
+      add_to_total(sums_[r], at(i).kind, slot(i), first, n);
+    } else {
+      add_to_columns(sums_[r] + column, at(i).kind, slot(i), first, n);
+    }
+  }
+
   // Stores elements first … first + n - 1 of the block of result r.
   void store(size_t r, int64_t offset, int64_t first, int64_t n) {
     const int32_t i = program_.numbers.results[r];
@@ -489,6 +549,8 @@ class Runner {
   const void* const* inputs_;
   void* const* results_;
   const Value* scalars_;
+  double* partial_;                          // sums over rows; null: there are none
+  std::vector<double*> sums_;                // of the chunk, for each result
   int64_t small_size_ = 0, large_size_ = 0;  // bytes of a register
   int64_t block_ = 0, rows_per_block_ = 1, kept_length_ = 0;
   Memory memory_;  // instead of the room's
@@ -515,10 +577,12 @@ const Kernels& chosen_kernels() {
 }
 
 void run_program(const CpuProgram& program, const Space& space, const void* const* inputs,
-                 void* const* results, const Value* scalars, int64_t begin, int64_t end) {
+                 void* const* results, const Value* scalars, double* partial, int64_t begin,
+                 int64_t end) {
   Room own;
   Room* const room = ThreadOwn<Room>::get();
-  Runner(program, space, inputs, results, scalars, room != nullptr ? room : &own).run(begin, end);
+  Runner(program, space, inputs, results, scalars, partial, room != nullptr ? room : &own)
+      .run(begin, end);
 }
 
 }  // namespace opdock::formula

@@ -25,6 +25,7 @@ inline int64_t pieces_of_row(const Space& space, bool has_reductions) {
 
 // Computes pieces begin … end - 1 of a call (Interpreter::run()).
 void run_program(const CpuProgram& program, const Space& space, const void* const* inputs,
-                 void* const* results, const Value* scalars, int64_t begin, int64_t end);
+                 void* const* results, const Value* scalars, double* partial, int64_t begin,
+                 int64_t end);
 
 }  // namespace opdock::formula

@@ -75,9 +75,7 @@ class Writer {
   const CpuStep& at(int i) const { return steps_.all[static_cast<size_t>(i)]; }
   int count() const { return static_cast<int>(steps_.all.size()); }
   Type result_type(size_t i) const { return graph_[graph_.results()[i]].type; }
-  bool is_row_result(size_t i) const {
-    return steps_.has_whole_rows && !at(steps_.results[i]).is_full();
-  }
+  bool is_row_result(size_t i) const { return !graph_.has_columns(i); }
   static bool has_variable(const CpuStep& step) { return step.what != What::kConstant; }
   bool is_once(const CpuStep& step) const {
     return step.extent == kOnce && step.stage == 0 && step.what != What::kReduce;

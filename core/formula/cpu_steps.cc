@@ -75,9 +75,9 @@ class Lowering {
     for (const CpuStep& step : steps_.all)
       if (step.what == What::kReduce) steps_.passes = std::max(steps_.passes, step.stage);
     // Results of columns have a pass of their own after the last reduction.
-    for (const int result : steps_.results)
-      if (at(result).is_full() || !steps_.has_whole_rows)
-        steps_.passes = std::max(steps_.passes, at(result).stage + 1);
+    for (size_t i = 0; i < steps_.results.size(); ++i)
+      if (graph_.has_columns(i))
+        steps_.passes = std::max(steps_.passes, at(steps_.results[i]).stage + 1);
     return std::move(steps_);
   }
 

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "opdock/columns.cuh"
+
 namespace opdock::formula {
 namespace {
 
@@ -31,7 +33,8 @@ uint64_t repeated_inputs(const Graph& graph, const Space& space) {
 uint64_t transposed_inputs(const Graph& graph, const Space& space) {
   constexpr int64_t kLeast = 16;  // rows and columns that make a tile worth while
   constexpr int kMaxShared = 40 << 10;
-  if (graph.has_reductions() || space.ndim == 0 || space.columns < kLeast) return 0;
+  if (graph.has_reductions() || graph.has_sums()) return 0;
+  if (space.ndim == 0 || space.columns < kLeast) return 0;
   const auto last = static_cast<size_t>(space.ndim - 1);
   if (space.size[last] < kLeast) return 0;
   uint64_t bits = 0;
@@ -66,12 +69,20 @@ void set_grid(int64_t blocks, DeviceLaunch* launch) {
   launch->grid[1] = static_cast<uint32_t>((blocks + width - 1) / width);
 }
 
-// The registers that one held vector takes in a thread.
+// Sums are added up in the type that is computed with.
+int size_of_sum(const Graph& graph, size_t result) {
+  return size_of(compute_type(graph[graph.results()[result]].type));
+}
+
+// The registers that one held vector takes in a thread, with the sums of its columns.
 int registers_of_vector(const Graph& graph, uint64_t repeated) {
   int bytes = 0;
   for (size_t i = 0; i < graph.inputs().size(); ++i)
     if (is_held(graph, i, repeated))
       bytes += vector_elements(graph, repeated) * size_of(graph.inputs()[i].type);
+  for (size_t i = 0; i < graph.results().size(); ++i)
+    if (graph.output(i) == Output::kColumnSums)
+      bytes += vector_elements(graph, repeated) * size_of_sum(graph, i);
   return std::max(bytes / 4, 1);
 }
 
@@ -91,6 +102,36 @@ int held_vectors(int registers, bool has_beside, int64_t slots, int64_t max_thre
   return 0;
 }
 
+// Returns how many teams of threads a kernel with reductions has: one for each row or, with sums
+// over rows, for each chunk of rows. Chunks are long, so that their sums are few beside the
+// elements, but there are enough of them for a GPU.
+int64_t teams_of(const Graph& graph, const Space& space, DeviceLaunch* launch) {
+  if (!graph.has_sums()) return space.rows;
+  int64_t& rows = launch->rows_of_chunk;
+  rows = 128;
+  while (rows > 8 && space.rows < 1024 * rows) rows /= 2;
+  while (space.rows > 4096 * rows) rows *= 2;
+  launch->parts = launch->total_parts = (space.rows + rows - 1) / rows;
+  return std::max<int64_t>(launch->parts, 1);
+}
+
+// An elementwise kernel with sums over rows.
+void plan_element_chunks(const Space& space, int64_t slots, DeviceLaunch* launch) {
+  const ColumnChunks chunks = column_chunks(space.rows, space.columns);
+  launch->rows_of_chunk = chunks.rows;
+  while (launch->lanes < std::min<int64_t>(slots, kColumnLanes)) launch->lanes *= 2;
+  launch->threads = kColumnThreads;
+  launch->shape.threads = kColumnThreads;
+  const int64_t tiles = (slots + launch->lanes - 1) / launch->lanes;
+  if (tiles >= kMost)
+    throw Error("found " + std::to_string(space.columns) +
+                " columns, wanted fewer for one launch; pass a part of the tensors at a time");
+  launch->grid[0] = static_cast<uint32_t>(tiles);
+  launch->grid[1] = static_cast<uint32_t>(chunks.count);
+  launch->parts = chunks.count;
+  launch->total_parts = chunks.count * tiles;
+}
+
 void plan_rows(const Graph& graph, const Space& space, const DeviceTraits& traits,
                DeviceLaunch* launch) {
   const int64_t slots = slots_of(graph, space), warp = traits.warp_size;
@@ -103,7 +144,7 @@ void plan_rows(const Graph& graph, const Space& space, const DeviceTraits& trait
     shape.is_full = slots == warp * held;
     launch->threads = 128;
     const int64_t teams = launch->threads / warp;
-    set_grid((space.rows + teams - 1) / teams, launch);
+    set_grid((teams_of(graph, space, launch) + teams - 1) / teams, launch);
     return;
   }
   shape.is_block = true;
@@ -118,7 +159,7 @@ void plan_rows(const Graph& graph, const Space& space, const DeviceTraits& trait
   launch->threads = static_cast<uint32_t>(threads);
   shape.threads = static_cast<int>(std::bit_ceil(launch->threads));
   shape.is_full = shape.held != 0 && threads == shape.threads && slots == threads * shape.held;
-  set_grid(space.rows, launch);
+  set_grid(teams_of(graph, space, launch), launch);
 }
 
 struct Divisor {
@@ -162,22 +203,22 @@ bool is_near(const Space& space) {
          std::all_of(space.results.begin(), space.results.end(), steps_are_near);
 }
 
-// Calls f(address, type, steps) for each tensor, the inputs first.
+// Calls f(address, type, steps, is_sum) for each tensor, the inputs first.
 template <class F>
 void for_each_tensor(const Graph& graph, const Space& space, void* const* inputs,
                      void* const* results, const F& f) {
   for (size_t i = 0; i < space.inputs.size(); ++i)
-    f(inputs[i], graph.inputs()[i].type, space.inputs[i]);
+    f(inputs[i], graph.inputs()[i].type, space.inputs[i], false);
   for (size_t i = 0; i < space.results.size(); ++i)
-    f(results[i], graph[graph.results()[i]].type, space.results[i]);
+    f(results[i], graph[graph.results()[i]].type, space.results[i], is_sum(graph.output(i)));
 }
 
 // Whether all vectors of the tensors with a step of 1 that are whole are aligned too.
 bool is_aligned(const Graph& graph, const Space& space, void* const* inputs, void* const* results) {
   bool aligned = true;
   for_each_tensor(graph, space, inputs, results,
-                  [&](const void* data, Type type, const Steps& steps) {
-                    if (steps.column != 1) return;
+                  [&](const void* data, Type type, const Steps& steps, bool is_sum) {
+                    if (steps.column != 1 || is_sum) return;
                     const auto size = static_cast<uint64_t>(size_of(type));
                     const auto vector = static_cast<uint64_t>(vector_of(graph, space));
                     const uint64_t unit = std::min<uint64_t>(kAddressUnit, vector * size);
@@ -200,7 +241,7 @@ bool launch_is_even(const Graph& graph, const Space& space, void* const* inputs,
         (i >= 64 || (transposed >> i & 1) == 0))
       return false;
   for (size_t i = 0; i < space.results.size(); ++i)
-    if ((graph[graph.results()[i]].extent & kPerColumn) != 0 && space.results[i].column != 1)
+    if (graph.has_columns(i) && !is_sum(graph.output(i)) && space.results[i].column != 1)
       return false;
   return is_aligned(graph, space, inputs, results);
 }
@@ -217,6 +258,10 @@ DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTra
     // A single row has the parameters of rows in one dimension, and needs no kernel of its own.
     launch.shape.dims = std::max(space.ndim, 1);
     plan_rows(graph, space, traits, &launch);
+    return launch;
+  }
+  if (graph.has_sums()) {
+    plan_element_chunks(space, slots, &launch);
     return launch;
   }
   if (!launch.shape.is_wide) launch.shape.transposed = transposed_inputs(graph, space);
@@ -244,14 +289,15 @@ DeviceLaunch plan_launch(const Graph& graph, const Space& space, const DeviceTra
 }
 
 std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, void* const* inputs,
-                                        void* const* results, const Value* scalars) {
+                                        void* const* results, const Value* scalars,
+                                        const DeviceLaunch& launch) {
   const size_t num_inputs = space.inputs.size(), tensors = num_inputs + space.results.size();
   const auto steps = [&](size_t t) -> const Steps& {
     return t < num_inputs ? space.inputs[t] : space.results[t - num_inputs];
   };
   const auto dims = static_cast<size_t>(space.ndim);
   std::vector<uint64_t> words;
-  for_each_tensor(graph, space, inputs, results, [&](const void* data, Type, const Steps&) {
+  for_each_tensor(graph, space, inputs, results, [&](const void* data, Type, const Steps&, bool) {
     words.push_back(reinterpret_cast<uintptr_t>(data));
   });
   for (size_t t = 0; t < tensors; ++t) words.push_back(static_cast<uint64_t>(steps(t).column));
@@ -267,10 +313,52 @@ std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, 
   words.push_back(is_aligned(graph, space, inputs, results) ? 1 : 0);
   for (size_t i = 0; i < graph.scalars().size(); ++i)
     words.push_back(scalar_word(graph.scalars()[i].type, scalars[i]));
+  if (graph.has_sums()) {
+    words.push_back(static_cast<uint64_t>(launch.rows_of_chunk));
+    words.push_back(static_cast<uint64_t>(launch.lanes));
+  }
   if (words.size() * sizeof words[0] > kMaxParameter)
     throw Error("found " + std::to_string(tensors) + " tensors in " + std::to_string(dims) +
                 " dimensions, wanted fewer of one of them for a GPU; make the tensors contiguous");
   return words;
+}
+
+std::vector<int64_t> places_of_partial_sums(const Graph& graph, const Space& space,
+                                            const DeviceLaunch& launch) {
+  std::vector<int64_t> places = {0};
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    const int64_t numbers = graph.output(i) == Output::kColumnSums ? launch.parts * space.columns
+                            : graph.output(i) == Output::kTotal    ? launch.total_parts
+                                                                   : 0;
+    places.push_back(round_up(places.back() + numbers * size_of_sum(graph, i), 16));
+  }
+  return places;
+}
+
+SumsLaunch plan_sums(const Graph& graph, const Space& space, const DeviceLaunch& launch,
+                     void* partial, void* const* results) {
+  const std::vector<int64_t> places = places_of_partial_sums(graph, space, launch);
+  const bool is_empty = space.rows == 0 || (space.columns == 0 && !graph.has_reductions());
+  std::vector<uint64_t> from, out, step, columns, parts;
+  int64_t most = 1;
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    if (!is_sum(graph.output(i))) continue;
+    const bool is_total = graph.output(i) == Output::kTotal;
+    from.push_back(reinterpret_cast<uintptr_t>(partial) + static_cast<uint64_t>(places[i]));
+    out.push_back(reinterpret_cast<uintptr_t>(results[i]));
+    step.push_back(is_total ? 0 : static_cast<uint64_t>(space.results[i].column));
+    columns.push_back(is_total ? 1 : static_cast<uint64_t>(space.columns));
+    const int64_t own = is_total ? launch.total_parts : launch.parts;
+    parts.push_back(is_empty ? 0 : static_cast<uint64_t>(own));
+    most = std::max(most, is_total ? 1 : space.columns);
+  }
+  SumsLaunch made;
+  made.threads = kTotalThreads;
+  made.grid = {static_cast<uint32_t>((most + kTotalColumns - 1) / kTotalColumns),
+               static_cast<uint32_t>(from.size()), 1};
+  for (const std::vector<uint64_t>* part : {&from, &out, &step, &columns, &parts})
+    made.words.insert(made.words.end(), part->begin(), part->end());
+  return made;
 }
 
 }  // namespace opdock::formula

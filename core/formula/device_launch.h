@@ -29,6 +29,17 @@ struct DeviceLaunch {
   DeviceShape shape;  // which kernel
   std::array<uint32_t, 3> grid{1, 1, 1};
   uint32_t threads = 1;
+  // Sums over rows: the rows of a chunk, how many neighbours among a block's threads share a row
+  // (in a kernel without reductions), and how many partial sums a column and a total have.
+  int64_t rows_of_chunk = 0, lanes = 1;
+  int64_t parts = 0, total_parts = 0;
+};
+
+// The launch of the kernel that adds up partial sums (device_sums_source()).
+struct SumsLaunch {
+  std::array<uint32_t, 3> grid{1, 1, 1};
+  uint32_t threads = 1;
+  std::vector<uint64_t> words;  // its parameter, PartialSums (opdock/formula_space.cuh)
 };
 
 // Returns whether every tensor of the space that has columns is read or written by whole vectors of
@@ -54,10 +65,22 @@ inline uint64_t scalar_word(Type type, const Value& value) {
 inline constexpr uint64_t kAddressUnit = 16;
 
 // Returns the kernel's parameter, a struct by value, as words: FormulaSpace
-// (opdock/formula_space.cuh), which begins with the addresses of the inputs and the results, and
-// then the scalars. inputs, results: the tensors' first elements. Throws Error if it would be
-// larger than a kernel's parameter may be.
+// (opdock/formula_space.cuh), which begins with the addresses of the inputs and the results, then
+// the scalars, and for sums over rows the rows of a chunk and the lanes. inputs, results: the
+// tensors' first elements; of a sum, where its partial sums go. Throws Error if it would be larger
+// than a kernel's parameter may be.
 std::vector<uint64_t> launch_parameters(const Graph& graph, const Space& space, void* const* inputs,
-                                        void* const* results, const Value* scalars);
+                                        void* const* results, const Value* scalars,
+                                        const DeviceLaunch& launch = {});
+
+// Returns where the partial sums of each result begin, in bytes, and as the last element the size
+// of all. A result that is not summed has none.
+std::vector<int64_t> places_of_partial_sums(const Graph& graph, const Space& space,
+                                            const DeviceLaunch& launch);
+
+// Returns the second launch of a graph with sums, after that of `launch` unless the space has no
+// elements: then the sums are 0. partial: where the partial sums of all results begin.
+SumsLaunch plan_sums(const Graph& graph, const Space& space, const DeviceLaunch& launch,
+                     void* partial, void* const* results);
 
 }  // namespace opdock::formula

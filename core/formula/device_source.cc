@@ -22,13 +22,14 @@ class Writer {
         shape_(shape),
         name_(name),
         has_rows_(graph.has_reductions()),
+        has_sums_(graph.has_sums()),
         vector_(std::to_string(vector_elements(graph, shape.repeated))),
         plan_(graph, keeps(graph, shape)),
         is_written_(graph.nodes().size(), false) {}
 
   std::string write() {
     line("// Made of a formula by Opdock.");
-    line("#include \"opdock/formula.cuh\"");
+    line(has_sums_ ? "#include \"opdock/formula_sums.cuh\"" : "#include \"opdock/formula.cuh\"");
     line("");
     // Inside this namespace its functions hide the compiler's own, such as ::round.
     line("namespace opdock::formula {");
@@ -52,7 +53,34 @@ class Writer {
     return std::move(text_);
   }
 
+  std::string write_sums() {
+    line("// Made of a formula by Opdock.");
+    line("#include \"opdock/formula_sums.cuh\"");
+    line("");
+    line("namespace opdock::formula {");
+    line("");
+    int count = 0;
+    for (size_t i = 0; i < graph_.results().size(); ++i) count += is_sum(i) ? 1 : 0;
+    line("OPDOCK_KERNEL(kTotalThreads)");
+    line("sums(PartialSums<" + std::to_string(count) + "> p) {");
+    ++depth_;
+    line("pdl_wait_and_trigger();");
+    for (size_t i = 0, s = 0; i < graph_.results().size(); ++i) {
+      if (!is_sum(i)) continue;
+      const std::string n = std::to_string(s++);
+      line("if (block_index_y() == " + n + ") add_partial_sums<" + number_type(result_type(i)) +
+           ", " + element_type(result_type(i)) + ">(p, " + n + ");");
+    }
+    --depth_;
+    line("}");
+    line("");
+    line("}  // namespace opdock::formula");
+    return std::move(text_);
+  }
+
  private:
+  bool is_sum(size_t i) const { return formula::is_sum(graph_.output(i)); }
+  bool is_column_sum(size_t i) const { return graph_.output(i) == Output::kColumnSums; }
   // Whether what a pass computes stays in registers for later ones: where that is dear to compute
   // again, and the registers are there.
   static bool keeps(const Graph& graph, const DeviceShape& shape) {
@@ -74,7 +102,7 @@ class Writer {
             ? 1
             : std::min({(128 << 10) / (bytes * shape_.threads),
                         (64 << 10) / (registers * shape_.threads), 2048 / shape_.threads, 20});
-    if (blocks <= 1 || graph_.size() > 60 || has_rows_ == false)
+    if (blocks <= 1 || graph_.size() > 60 || has_rows_ == false || has_sums_)
       return "OPDOCK_KERNEL(" + threads + ")";
     return "OPDOCK_KERNEL_BLOCKS(" + threads + ", " + std::to_string(blocks) + ")";
   }
@@ -103,6 +131,7 @@ class Writer {
       text += std::string(", ") + (scalar.type == Type::kFloat64 ? "double" : "int64_t") +
               " number" + std::to_string(i) + " /* " + plain(scalar.name) + " */";
     }
+    if (has_sums_) text += ", int64_t rows_of_chunk, int64_t lanes";
     return text;
   }
 
@@ -247,7 +276,7 @@ class Writer {
   void write_bases() {
     const size_t inputs = graph_.inputs().size();
     for (size_t t = 0; t < num_tensors(); ++t) {
-      if (is_transposed(t)) continue;
+      if (is_transposed(t) || (t >= inputs && is_sum(t - inputs))) continue;
       const std::string n = std::to_string(t < inputs ? t : t - inputs);
       const Type type = t < inputs ? graph_.inputs()[t].type : result_type(t - inputs);
       line(element_type(type) + "* const " + (t < inputs ? "from" : "to") + n + " = place.first<" +
@@ -279,33 +308,46 @@ class Writer {
   std::string element(size_t i) const {
     return "ToElement<" + element_type(result_type(i)) + ">::of(" + use(graph_.results()[i]) + ")";
   }
-  // Whether a result has columns: a tensor without dimensions has one.
-  bool has_columns(size_t result) const { return !has_rows_ || is_full(graph_.results()[result]); }
-  // Writes the results that have columns, of a vector whose inputs are loaded.
-  void write_results_of_vector(int now) {
+  // Writes the results that have columns, of a vector whose inputs are loaded. sum_at: the place of
+  // element k among the columns that a thread adds up.
+  void write_results_of_vector(int now, const std::string& sum_at) {
     std::vector<Id> targets;
     const auto for_each = [&](const auto& f) {
       for (size_t i = 0; i < graph_.results().size(); ++i)
-        if (has_columns(i)) f(i);
+        if (graph_.has_columns(i)) f(i);
     };
     for_each([&](size_t i) { targets.push_back(graph_.results()[i]); });
     for_each([&](size_t i) {
-      line("Numbers<" + number_type(result_type(i)) + ", kVector> out" + std::to_string(i) + ";");
+      if (!is_sum(i))
+        line("Numbers<" + number_type(result_type(i)) + ", kVector> out" + std::to_string(i) + ";");
     });
     const std::vector<bool> is_needed = needed(targets, now);
     begin_elements(is_needed);
     write_element_nodes(is_needed);
-    for_each([&](size_t i) {
-      line("out" + std::to_string(i) + ".at[k] = " + bare(use(graph_.results()[i])) + ";");
-    });
+    for_each([&](size_t i) { write_element_result(i, sum_at); });
     end_elements();
-    for_each([&](size_t i) { write_store(i); });
+    for_each([&](size_t i) {
+      if (!is_sum(i)) write_store(i);
+    });
+  }
+  // Writes what becomes of element k of a result.
+  void write_element_result(size_t i, const std::string& sum_at) {
+    const std::string n = std::to_string(i), value = bare(use(graph_.results()[i]));
+    switch (graph_.output(i)) {
+      case Output::kColumnSums:
+        return line("sum" + n + "[" + sum_at + "] += " + value + ";");
+      case Output::kTotal:
+        return line((shape_.is_even ? "total" : "if (k < count) total") + n + " += " + value + ";");
+      default:
+        return line("out" + n + ".at[k] = " + value + ";");
+    }
   }
 
   void write_elements() {
     const std::string index = shape_.is_wide ? "int64_t" : "uint32_t";
     const std::string column = shape_.is_wide ? "int64_t" : "int";
     line("pdl_wait_and_trigger();");
+    if (has_sums_) return write_element_chunks(index, column);
     line("const " + index + " number = vector_number<" + index + ">();");
     line("if (number >= static_cast<" + index + ">(p.rows * p.slots.divisor)) return;");
     if (shape_.dims == 0) {
@@ -318,12 +360,70 @@ class Writer {
     }
     write_count();
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) + "> place(p, row);");
+    write_elements_of_row();
+  }
+
+  // Writes what computes a vector of a row.
+  void write_elements_of_row() {
     write_bases();
     write_row_numbers(1);
     for (size_t i = 0; i < graph_.inputs().size(); ++i)
       if (graph_.inputs()[i].has_columns())
         write_load(i, "const " + pack(graph_.inputs()[i].type) + " in" + std::to_string(i));
-    write_results_of_vector(0);
+    write_results_of_vector(0, "k");
+  }
+
+  // Writes the variables in which a thread adds up rows. size: of the vectors that it holds; empty
+  // if it holds none.
+  void write_sum_variables(const std::string& size) {
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      const std::string type = number_type(result_type(i)), n = std::to_string(i);
+      if (graph_.output(i) == Output::kTotal) line(type + " total" + n + " = 0;");
+      if (is_column_sum(i) && !size.empty()) line(type + " sum" + n + "[" + size + "] = {};");
+    }
+  }
+  // Returns where the partial sums of result i begin.
+  std::string partial(size_t i) const {
+    return "static_cast<" + number_type(result_type(i)) + "*>(p.data[" +
+           std::to_string(graph_.inputs().size() + i) + "])";
+  }
+  // Returns the half of `scratch` that the next reduction uses.
+  std::string next_scratch() { return num_reductions_++ % 2 == 0 ? "scratch" : "scratch + 32"; }
+
+  // Writes an elementwise kernel with sums over rows. Of a block's threads, `lanes` neighbours
+  // share a row, and each of these groups takes every height-th row of the chunk.
+  void write_element_chunks(const std::string& index, const std::string& column) {
+    line("OPDOCK_SHARED(long long, scratch, 64);");
+    line("const int width = static_cast<int>(lanes), height = kColumnThreads / width;");
+    line("const int64_t slot = block_index() * width + thread_index() % width;");
+    line("const int64_t first_column = slot * kVector;");
+    line("const " + column + " column = static_cast<" + column + ">(first_column);");
+    line("const int count =");
+    line(
+        "    first_column < p.columns ? static_cast<int>(min_of(p.columns - column, kVector)) : "
+        "0;");
+    line("const int64_t begin = block_index_y() * rows_of_chunk;");
+    line("const int64_t stop = begin + rows_of_chunk < p.rows ? begin + rows_of_chunk : p.rows;");
+    write_sum_variables("kVector");
+    line("const int64_t first = count > 0 ? begin + thread_index() / width : stop;");
+    line("for (int64_t number = first; number < stop; number += height) {");
+    ++depth_;
+    line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) +
+         "> place(p, static_cast<" + index + ">(number));");
+    write_elements_of_row();
+    end_vectors();
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      const std::string n = std::to_string(i);
+      if (is_column_sum(i))
+        line("store_column_sums(sum" + n + ", width, p.columns, " + partial(i) +
+             " + block_index_y() * p.columns);");
+      if (graph_.output(i) != Output::kTotal) continue;
+      line("total" + n + " = RowTeam<true, kColumnThreads>().reduce<SumOf>(total" + n + ", " +
+           next_scratch() + ");");
+      line("if (thread_index() == 0)");
+      line("  " + partial(i) + "[block_index_y() * grid_blocks() + block_index()] = total" + n +
+           ";");
+    }
   }
 
   // Writes a kernel whose blocks have a tile each: they load the tiles of transposed inputs along
@@ -369,7 +469,7 @@ class Writer {
         write_load(i, to);
       }
     }
-    write_results_of_vector(0);
+    write_results_of_vector(0, "k");
     end_vectors();
   }
 
@@ -377,6 +477,9 @@ class Writer {
     if (!shape_.is_even)
       line("const int count = static_cast<int>(min_of(p.columns - column, kVector));");
   }
+
+  // Returns how many elements a vector of sums has.
+  std::string count() const { return shape_.is_even ? "kVector" : "count"; }
 
   // Begins the loop over this thread's vectors: `column` and `count` are those of a vector.
   void begin_vectors() {
@@ -415,9 +518,19 @@ class Writer {
       line("const int64_t number = (" + block + ") * (" + std::to_string(shape_.threads) +
            " / warp_width()) + thread_index() / warp_width();");
     }
-    line("if (number >= p.rows) return;");
+    if (has_sums_) {
+      // Each team has a chunk of rows.
+      line("const int64_t begin = number * rows_of_chunk;");
+      line("if (begin >= p.rows) return;");
+      line("const int64_t stop = begin + rows_of_chunk < p.rows ? begin + rows_of_chunk : p.rows;");
+      write_sum_variables(shape_.held > 0 ? "kHeld * kVector" : "");
+      line("for (int64_t row = begin; row < stop; ++row) {");
+      ++depth_;
+    } else {
+      line("if (number >= p.rows) return;");
+    }
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) +
-         "> place(p, static_cast<" + index + ">(number));");
+         "> place(p, static_cast<" + index + ">(" + (has_sums_ ? "row" : "number") + "));");
     write_bases();
     write_row_numbers(1);
     if (shape_.held > 0) {
@@ -439,6 +552,29 @@ class Writer {
       write_row_numbers(now + 2);
     }
     write_results();
+    if (!has_sums_) return;
+    // The first reduction of the next row must not use what the last one of this row does.
+    if (shape_.is_block && num_reductions_ % 2 != 0) line("block_barrier();");
+    end_vectors();
+    write_partial_sums();
+  }
+
+  // Writes a team's sums of its chunk of rows.
+  void write_partial_sums() {
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      const std::string n = std::to_string(i);
+      if (graph_.output(i) == Output::kTotal) {
+        line("total" + n + " = team.reduce<SumOf>(total" + n + ", " + next_scratch() + ");");
+        line("if (team.rank() == 0) " + partial(i) + "[number] = total" + n + ";");
+      }
+    }
+    if (shape_.held == 0) return;  // they are written already
+    begin_vectors();
+    for (size_t i = 0; i < graph_.results().size(); ++i)
+      if (is_column_sum(i))
+        line("store_partial<kVector>(" + partial(i) + " + number * p.columns, column, " + count() +
+             ", sum" + std::to_string(i) + " + i * kVector);");
+    end_vectors();
   }
 
   // Whether an input that is the same in all rows is loaded one vector ahead in the last pass, and
@@ -568,10 +704,9 @@ class Writer {
     for (const Id id : reductions) {
       const Node& node = graph_[id];
       const std::string name = variable_name(graph_, id), part = "part_" + name;
-      std::string all = is_index(node.op)
-                            ? "best_column(team, " + part + ", scratch + 64)"
-                            : "team.reduce<" + combination(node.op) + ">(" + part + ", scratch" +
-                                  (num_reductions_++ % 2 == 0 ? ")" : " + 32)");
+      std::string all = is_index(node.op) ? "best_column(team, " + part + ", scratch + 64)"
+                                          : "team.reduce<" + combination(node.op) + ">(" + part +
+                                                ", " + next_scratch() + ")";
       if (node.type == Type::kBool) all = "(" + all + " != 0)";
       if (graph_.exact() && compute_type(node.type) != node.type)
         all = "rounded<" + element_type(node.type) + ">(" + all + ")";
@@ -582,31 +717,43 @@ class Writer {
 
   void write_results() {
     std::vector<Id> full;
-    bool has_row_results = false;
-    for (const Id id : graph_.results()) {
-      if (is_full(id)) full.push_back(id);
-      has_row_results = has_row_results || !is_full(id);
+    size_t columns = 0;  // results that have a number for each
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      if (!graph_.has_columns(i)) continue;
+      ++columns;
+      full.push_back(graph_.results()[i]);
     }
-    if (has_row_results) {
+    if (columns < graph_.results().size()) {
       line("if (team.rank() == 0) {");
       ++depth_;
-      for (size_t i = 0; i < graph_.results().size(); ++i)
-        if (!is_full(graph_.results()[i]))
-          line("to" + std::to_string(i) + "[0] = " + element(i) + ";");
+      for (size_t i = 0; i < graph_.results().size(); ++i) {
+        if (graph_.has_columns(i)) continue;
+        const std::string n = std::to_string(i);
+        line(is_sum(i) ? "total" + n + " += " + bare(use(graph_.results()[i])) + ";"
+                       : "to" + n + "[0] = " + element(i) + ";");
+      }
       --depth_;
       line("}");
     }
-    if (full.empty()) return;
+    if (columns == 0) return;
     begin_vectors();
     write_needed_loads(needed(full, plan_.last()), true);
-    write_results_of_vector(plan_.last());
+    const bool is_held = shape_.held > 0;
+    for (size_t i = 0; !is_held && i < graph_.results().size(); ++i)
+      if (is_column_sum(i))
+        line(number_type(result_type(i)) + " sum" + std::to_string(i) + "[kVector] = {};");
+    write_results_of_vector(plan_.last(), is_held ? "i * kVector + k" : "k");
+    for (size_t i = 0; !is_held && i < graph_.results().size(); ++i)
+      if (is_column_sum(i))
+        line("add_to_partial<kVector>(" + partial(i) + " + number * p.columns, column, " + count() +
+             ", row == begin, sum" + std::to_string(i) + ");");
     end_vectors();
   }
 
   const Graph& graph_;
   const DeviceShape& shape_;
   const std::string name_;
-  const bool has_rows_;
+  const bool has_rows_, has_sums_;
   const std::string vector_;
   const DevicePlan plan_;
   std::vector<bool> is_written_;  // has a variable in scope
@@ -623,8 +770,12 @@ int vector_elements(const Graph& graph, uint64_t repeated) {
   for (size_t i = 0; i < graph.inputs().size(); ++i)
     if (graph.inputs()[i].has_columns() && (repeated >> i & 1) == 0)
       most = std::max(most, size_of(graph.inputs()[i].type));
-  for (const Id id : graph.results())
-    if ((graph[id].extent & kPerColumn) != 0) most = std::max(most, size_of(graph[id].type));
+  for (size_t i = 0; i < graph.results().size(); ++i) {
+    const Node& node = graph[graph.results()[i]];
+    const bool is_stored = graph.output(i) == Output::kWhole ||
+                           ((node.extent & kPerColumn) != 0 && !is_sum(graph.output(i)));
+    if (is_stored) most = std::max(most, size_of(node.type));
+  }
   return 16 / most;
 }
 
@@ -639,6 +790,10 @@ std::string device_source(const Graph& graph, const DeviceShape& shape) {
 
 std::string device_template(const Graph& graph, const DeviceShape& shape, const std::string& name) {
   return Writer(graph, shape, name).write();
+}
+
+std::string device_sums_source(const Graph& graph) {
+  return Writer(graph, {}, "").write_sums();
 }
 
 }  // namespace opdock::formula

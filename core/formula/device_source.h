@@ -59,4 +59,8 @@ std::string device_source(const Graph& graph, const DeviceShape& shape);
 // one translation unit, in which only those that are asked for cost time.
 std::string device_template(const Graph& graph, const DeviceShape& shape, const std::string& name);
 
+// Returns the source of opdock::formula::sums, which adds up the partial sums that the kernel of a
+// graph with sums over rows has left.
+std::string device_sums_source(const Graph& graph);
+
 }  // namespace opdock::formula

@@ -193,20 +193,22 @@ class Evaluator {
     for (const Node& node : graph_.nodes()) values_.push_back(value_of(node));
     std::vector<Array> results;
     std::vector<Array> parts;
-    for (size_t k = 0; k < graph_.results().size(); ++k) {
-      const Id id = graph_.results()[k];
+    for (size_t i = 0; i < graph_.results().size(); ++i) {
+      const Id id = graph_.results()[i];
       const Array& value = values_[static_cast<size_t>(id)];
-      const Part part = graph_.result_parts()[k];
+      const Part part = graph_.result_parts()[i];
+      const Output output = graph_.output(i);
+      const bool is_whole = output == Output::kWhole || output == Output::kColumnSums;
       // A part has all columns, also where they are the same.
-      const bool has_columns = (graph_[id].extent & kPerColumn) != 0 || part.parts > 1;
+      const bool has_columns = is_whole || (graph_[id].extent & kPerColumn) != 0 || part.parts > 1;
       // Arrays of values that are the same in the whole row have one column here, or no dimensions.
       Shape shape = space_;
       if (!has_columns && !shape.empty()) shape.back() = 1;
       Array result = make_array(value.type, shape);
-      for (size_t i = 0; i < result.real.size() + result.integer.size(); ++i)
-        set(&result, i, get(value, source(value.shape, shape, i)));
+      for (size_t place = 0; place < result.real.size() + result.integer.size(); ++place)
+        set(&result, place, get(value, source(value.shape, shape, place)));
       if (!has_columns && !shape.empty()) result.shape.pop_back();
-      parts.push_back(std::move(result));
+      parts.push_back(is_sum(output) ? summed(result, output) : std::move(result));
       if (part.part + 1 < part.parts) continue;
       results.push_back(part.parts == 1 ? std::move(parts[0]) : joined(parts));
       parts.clear();
@@ -328,6 +330,15 @@ class Evaluator {
       set(&array, place, evaluate_element(node.op, node.type, operands, values));
     }
     return array;
+  }
+
+  // Adds up the numbers of each column, or all of them.
+  Array summed(const Array& all, Output output) const {
+    const bool is_total = output == Output::kTotal || space_.empty();
+    Array sums = make_array(all.type, is_total ? Shape{} : Shape{columns_});
+    for (size_t i = 0; i < all.real.size(); ++i)
+      sums.real[is_total ? 0 : i % static_cast<size_t>(columns_)] += all.real[i];
+    return sums;
   }
 
   Array reduced(const Node& node) const {

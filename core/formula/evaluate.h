@@ -26,9 +26,10 @@ struct Array {
 // and an exact graph each node to its type, but for leaves and numbers that meet a tensor
 // (Graph::rounds()); integers wrap as their types do, and an integer divided by 0 is 0. The shape
 // of a result is that to which all inputs are broadcast, without the last dimension if the result
-// is the same in the whole row (space.h); that of a formula without inputs is []. Throws Error if
-// shapes cannot be broadcast or divided into parts or groups, if a reduction's operand has fewer
-// columns than another input, and for the largest of no elements.
+// is the same in the whole row, and without others if it is summed (space.h); that of a formula
+// without inputs is []. Throws Error if shapes cannot be broadcast or divided into parts or groups,
+// if a reduction's operand has fewer columns than another input, and for the largest of no
+// elements.
 std::vector<Array> evaluate(const Graph& graph, const std::vector<Array>& inputs,
                             const std::vector<double>& scalars);
 

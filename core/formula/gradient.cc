@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "formula/formula.h"
 
@@ -58,6 +59,46 @@ class Differentiator {
       : from_(graph), out_(graph.exact()), wanted_(wanted) {}
 
   Gradient run() {
+    Gradient gradient;
+    for (const auto& [input, id] : gradients()) {
+      const Part part = from_.inputs()[input].part;
+      out_.add_result(part.parts > 1 ? with_columns(id) : id, part);
+      gradient.inputs.push_back(input);
+    }
+    gradient.graph = out_.simplified();
+    return gradient;
+  }
+
+  // how: how the gradient of each input of `wanted` is summed.
+  Graph run(const std::vector<Wanted>& how) {
+    const std::vector<std::pair<size_t, Id>> found = gradients();
+    for (size_t i = 0; i < how.size(); ++i) {
+      const Input& input = from_.inputs()[how[i].input];
+      if (!is_float(input.type))
+        throw Error("\"" + input.name + "\": found " + std::string(name_of(input.type)) +
+                    ", wanted a float, which has a gradient");
+      Id id = found[i].second;
+      // The gradient of an input that is the same in the whole row is for the row if it has no
+      // columns, and that of any other is for each column.
+      const bool is_for_row = !input.has_columns() && !has_columns(out_, id);
+      if (how[i].is_partial) id = out_.convert(id, compute_type(input.type));
+      if (how[i].over_rows && how[i].over_columns) {
+        if (!is_for_row && !has_columns(out_, id)) id = sum_of_columns(id);
+        out_.add_result(id, Output::kTotal);
+      } else if (how[i].over_rows) {
+        out_.add_result(id, Output::kColumnSums);
+      } else if (how[i].over_columns) {
+        out_.add_result(is_for_row ? id : sum_of_columns(id));
+      } else {
+        out_.add_result(id, is_for_row ? Output::kOwn : Output::kWhole);
+      }
+    }
+    return out_.simplified();
+  }
+
+ private:
+  // Returns the wanted inputs that are floats, and their gradients.
+  std::vector<std::pair<size_t, Id>> gradients() {
     copy_forward();
     find_active();
     in_columns_.assign(place_.size(), kNone);
@@ -70,21 +111,16 @@ class Differentiator {
     }
     for (Id id = from_.size() - 1; id >= 0; --id)
       if (is_active(id)) pass_on(id);
-    Gradient gradient;
+    std::vector<std::pair<size_t, Id>> found;
     for (const size_t input : wanted_) {
       const Type type = from_.inputs()[input].type;
       if (!is_float(type)) continue;
-      Id id = gradients_[input];
-      if (id == kNone) id = out_.constant(type, Level::kTensor, Value{});
-      const Part part = from_.inputs()[input].part;
-      out_.add_result(part.parts > 1 ? with_columns(id) : id, part);
-      gradient.inputs.push_back(input);
+      const Id id = gradients_[input];
+      found.emplace_back(input, id != kNone ? id : out_.constant(type, Level::kTensor, Value{}));
     }
-    gradient.graph = out_.simplified();
-    return gradient;
+    return found;
   }
 
- private:
   static bool has_columns(const Graph& graph, Id id) {
     return (graph[id].extent & kPerColumn) != 0;
   }
@@ -351,6 +387,12 @@ class Differentiator {
 
 Gradient differentiate(const Graph& graph, const std::vector<size_t>& wanted) {
   return Differentiator(graph, wanted).run();
+}
+
+Graph summed_gradients(const Graph& graph, const std::vector<Wanted>& wanted) {
+  std::vector<size_t> inputs;
+  for (const Wanted& one : wanted) inputs.push_back(one.input);
+  return Differentiator(graph, inputs).run(wanted);
 }
 
 }  // namespace opdock::formula

@@ -29,6 +29,25 @@ struct Gradient {
   std::vector<size_t> inputs;
 };
 
+// An input whose gradient is wanted, and how that is summed over the dimensions in which the input
+// was broadcast.
+struct Wanted {
+  size_t input = 0;           // its number
+  bool over_rows = false;     // it has one row, or no dimensions but the last
+  bool over_columns = false;  // it has one column, or no dimensions
+  // It has several rows, but fewer than the graph. Its gradient has all rows, in the type that is
+  // computed with: the caller sums over some of them.
+  bool is_partial = false;
+};
+
+// Differentiates the graph as differentiate() does, with gradients of the shapes of their inputs.
+// Those that are summed over rows are sums of the graph (Graph::output()): column by column for a
+// bias, and a total for a number. A gradient that is summed over columns alone is the same in the
+// whole row, and has no last dimension. The results are no parts of others: an input that is a part
+// of a tensor has a gradient of its own, of the part's shape. Throws Error also for an input that
+// is no float.
+Graph summed_gradients(const Graph& graph, const std::vector<Wanted>& wanted);
+
 // Differentiates the graph for those inputs of `wanted` (numbers of inputs) that are floats. The
 // gradient of an input on which no result depends smoothly is 0: bools, integers and results that
 // change in steps (floor, sign, …) pass nothing on. Results that are not floats have no gradient;

@@ -350,18 +350,32 @@ void Graph::name(Id id, std::string_view name) {
   names_.emplace(id, std::string(name));
 }
 
-void Graph::add_result(Id id, Part part) {
+void Graph::add_result(Id id, Output output, Part part) {
   if (results_.size() >= kMaxResults)
     throw Error("found more than " + std::to_string(kMaxResults) +
                 " results, wanted at most that "
                 "many");
+  const Type type = (*this)[id].type;
+  if (is_sum(output) && !is_float(type))
+    throw Error("found a sum over rows of " + std::string(name_of(type)) + ", wanted a float");
   results_.push_back(id);
+  outputs_.push_back(output);
   result_parts_.push_back(part);
 }
 
 size_t Graph::num_outputs() const {
   return static_cast<size_t>(std::count_if(result_parts_.begin(), result_parts_.end(),
                                            [](const Part& one) { return one.part == 0; }));
+}
+
+bool Graph::has_columns(size_t result) const {
+  const Output output = outputs_[result];
+  if (output == Output::kWhole || output == Output::kColumnSums) return true;
+  return ((*this)[results_[result]].extent & kPerColumn) != 0 || !has_reductions();
+}
+
+bool Graph::has_sums() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), is_sum);
 }
 
 bool Graph::rounds(Id id) const {
@@ -416,7 +430,7 @@ Graph Graph::simplified() const {
       const auto known = names_.find(id);
       if (known != names_.end()) out.name(now, known->second);
     }
-    out.add_result(place[static_cast<size_t>(result)], result_parts_[i]);
+    out.add_result(place[static_cast<size_t>(result)], outputs_[i], result_parts_[i]);
   }
   return out;
 }
@@ -429,8 +443,10 @@ std::string Graph::key() const {
             (input.is_per_row ? "r" : "") + (input.is_grouped ? "g" : "") + text_of(input.part);
   for (const Scalar& scalar : scalars_) text += ";" + std::string(name_of(scalar.type));
   for (const Node& node : plain.nodes_) text += ";" + text_of(node);
+  constexpr std::string_view kOutputs[] = {"", "w", "c", "t"};
   for (size_t i = 0; i < plain.results_.size(); ++i)
-    text += ";" + std::to_string(plain.results_[i]) + text_of(result_parts_[i]);
+    text += ";" + std::to_string(plain.results_[i]) +
+            std::string(kOutputs[static_cast<size_t>(outputs_[i])]) + text_of(result_parts_[i]);
   return text;
 }
 

@@ -88,6 +88,20 @@ inline bool is_reduction(Op op) {
 // In which directions the values of a node may differ: bits.
 enum Extent : uint8_t { kOnce = 0, kPerRow = 1, kPerColumn = 2, kFull = 3 };
 
+// What is stored of a result.
+enum class Output : uint8_t {
+  kOwn,    // a number for each element, or one for each row if it is the same in the whole row
+  kWhole,  // a number for each element
+  // Sums of floats: over the rows, a number for each column; and over all numbers of kOwn, so that
+  // a result that is the same in the whole row counts once for the row. They are made for the
+  // gradients of inputs that all rows share.
+  kColumnSums,
+  kTotal,
+};
+inline bool is_sum(Output output) {
+  return output == Output::kColumnSums || output == Output::kTotal;
+}
+
 using Id = int32_t;  // a node's position in Graph::nodes
 inline constexpr Id kNone = -1;
 
@@ -166,7 +180,8 @@ class Graph {
   // Gives the node a name, for the text and for generated code, if it has none.
   void name(Id id, std::string_view name);
   // part: results that follow each other may be the parts of one tensor.
-  void add_result(Id id, Part part = {});
+  void add_result(Id id, Output output, Part part = {});
+  void add_result(Id id, Part part = {}) { add_result(id, Output::kOwn, part); }
 
   bool exact() const { return exact_; }
   // Returns whether the node rounds to its type, if that is float16 or bfloat16. In an exact graph
@@ -183,6 +198,11 @@ class Graph {
   const std::vector<Part>& result_parts() const { return result_parts_; }
   // Returns how many tensors the results are.
   size_t num_outputs() const;
+  Output output(size_t result) const { return outputs_[result]; }
+  // Returns whether a result has a number for each column, before sums over rows.
+  bool has_columns(size_t result) const;
+  // Returns whether a result is summed over rows.
+  bool has_sums() const;
   const std::map<Id, std::string>& names() const { return names_; }
   // Whether a row is computed as a whole: for a reduction, or because a result is the same in the
   // whole row, as an input is.
@@ -208,6 +228,7 @@ class Graph {
   std::vector<Input> inputs_;
   std::vector<Scalar> scalars_;
   std::vector<Id> results_;
+  std::vector<Output> outputs_;  // of the results
   std::vector<Part> result_parts_;
   std::map<Id, std::string> names_;
   std::map<std::string, Id> known_;  // by the text of the node

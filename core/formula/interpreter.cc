@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "formula/cpu_runner.h"
+#include "formula/cpu_sums.h"
 
 namespace opdock::formula {
 namespace {
@@ -13,7 +14,8 @@ constexpr int64_t kKeptBytes = 256 << 10;
 
 }  // namespace
 
-Interpreter::Interpreter(const Graph& graph) : has_reductions_(graph.has_reductions()) {
+Interpreter::Interpreter(const Graph& graph)
+    : has_reductions_(graph.has_reductions()), has_sums_(graph.has_sums()) {
   const Kernels& kernels = chosen_kernels();
   const Numbers numbers = lower(graph.simplified(), kernels);
   has_reductions_ = numbers.has_reductions;
@@ -26,15 +28,20 @@ Interpreter::Interpreter(const Graph& graph) : has_reductions_(graph.has_reducti
 }
 
 int64_t Interpreter::pieces(const Space& space) const {
+  if (has_sums_) {
+    const CpuChunks chunks = cpu_chunks(space, has_reductions_);
+    return chunks.count * chunks.parts;
+  }
   return space.rows * pieces_of_row(space, has_reductions_);
 }
 
 int64_t Interpreter::grain(const Space& space) const {
+  if (has_sums_) return 1;
   return std::max(kPiece / std::max(space.columns, int64_t{1}), int64_t{1});
 }
 
 void Interpreter::run(const Space& space, const void* const* inputs, void* const* results,
-                      const Value* scalars, int64_t begin, int64_t end) const {
+                      const Value* scalars, int64_t begin, int64_t end, void* partial) const {
   if (begin >= end) return;
   const CpuProgram* program = long_.get();
   if (kept_ != nullptr && !kept_->kept.empty()) {
@@ -44,7 +51,22 @@ void Interpreter::run(const Space& space, const void* const* inputs, void* const
     if (bytes * space.columns <= kKeptBytes) program = kept_.get();
   }
   if (flat_ != nullptr && space.rows > 1 && 2 * space.columns <= kMinBlock) program = flat_.get();
-  run_program(*program, space, inputs, results, scalars, begin, end);
+  run_program(*program, space, inputs, results, scalars, static_cast<double*>(partial), begin, end);
+}
+
+int64_t Interpreter::partial_bytes(const Space& space) const {
+  if (!has_sums_) return 0;
+  return places_of_sums(long_->numbers, space).back() * static_cast<int64_t>(sizeof(double));
+}
+
+int64_t Interpreter::sum_pieces(const Space& space) const {
+  return pieces_of_totals(long_->numbers, space);
+}
+
+void Interpreter::add_sums(const Space& space, const void* partial, void* const* results,
+                           int64_t begin, int64_t end) const {
+  add_partial_sums(long_->numbers, chosen_kernels(), space, static_cast<const double*>(partial),
+                   results, begin, end);
 }
 
 }  // namespace opdock::formula

@@ -36,12 +36,22 @@ class Interpreter {
   //
   // space: by make_space(), from this graph. inputs, results: where the tensors' elements begin; a
   // result may be the memory of an input, at the same positions. scalars: the numbers of the
-  // graph's scalars, floats in `real`, integers and bools in `integer`.
+  // graph's scalars, floats in `real`, integers and bools in `integer`. partial: memory for sums
+  // over rows, of partial_bytes(), aligned for double; null for a graph without sums.
   void run(const Space& space, const void* const* inputs, void* const* results,
-           const Value* scalars, int64_t begin, int64_t end) const;
+           const Value* scalars, int64_t begin, int64_t end, void* partial = nullptr) const;
+
+  // Sums over rows are made in two stages: run() leaves sums of chunks of rows in `partial`, and
+  // add_sums() adds them up and writes the results, when all pieces of run() are done. The order of
+  // additions depends only on the shape.
+  int64_t partial_bytes(const Space& space) const;
+  // Returns how many pieces of work add_sums() has: 0 for a graph without sums.
+  int64_t sum_pieces(const Space& space) const;
+  void add_sums(const Space& space, const void* partial, void* const* results, int64_t begin,
+                int64_t end) const;
 
  private:
-  bool has_reductions_ = false;
+  bool has_reductions_ = false, has_sums_ = false;
   // For rows of any length; for those that fit a buffer, which keeps values from one pass to the
   // next; and for short rows without reductions, several of which are computed together.
   std::shared_ptr<const CpuProgram> long_, kept_, flat_;

@@ -52,7 +52,8 @@ Graph with_plain_reductions(const Graph& graph) {
     place.push_back(now);
   }
   for (size_t i = 0; i < graph.results().size(); ++i)
-    out.add_result(place[static_cast<size_t>(graph.results()[i])], graph.result_parts()[i]);
+    out.add_result(place[static_cast<size_t>(graph.results()[i])], graph.output(i),
+                   graph.result_parts()[i]);
   return out.simplified();
 }
 

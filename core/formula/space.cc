@@ -201,10 +201,17 @@ std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Opera
 }
 
 std::vector<int64_t> result_shape(const Graph& graph, size_t i, const std::vector<int64_t>& shape) {
-  const bool per_row = (graph[graph.results()[i]].extent & kPerColumn) == 0;
   std::vector<int64_t> out = shape;
-  if (per_row && graph.has_reductions() && !out.empty()) out.pop_back();
-  return out;
+  switch (graph.output(i)) {
+    case Output::kTotal:
+      return {};
+    case Output::kColumnSums:
+      if (!out.empty()) out.erase(out.begin(), out.end() - 1);
+      return out;
+    default:
+      if (!graph.has_columns(i) && !out.empty()) out.pop_back();
+      return out;
+  }
 }
 
 Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
@@ -213,7 +220,9 @@ Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
   const auto rank = static_cast<int>(shape.size());
   if (has_groups(graph))
     return make_grouped_space(graph, inputs, results, product(shape.data(), shape.size()));
-  const bool keeps_rows = graph.has_reductions() || has_numbers_of_places(graph);
+  // Sums over rows need the rows, and their partial sums the number of them, whatever the strides.
+  const bool keeps_rows =
+      graph.has_reductions() || graph.has_sums() || has_numbers_of_places(graph);
   if (graph.has_reductions()) check_reductions(graph, inputs, rank > 0 ? shape.back() : 1);
   std::vector<Dim> dims;
   for (int d = 0; d < rank; ++d) {
@@ -225,6 +234,11 @@ Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const Operand& result = results[i];
+      if (is_sum(graph.output(i))) {
+        const bool has_step = graph.output(i) == Output::kColumnSums && d + 1 == rank;
+        dim.strides.push_back(has_step && dim.size != 1 ? result.strides[0] : 0);
+        continue;
+      }
       // A result without columns has one dimension less, at its end.
       const bool is_column = d + 1 == rank && result.rank < rank;
       dim.strides.push_back(is_column || dim.size == 1 ? 0 : result.strides[d]);

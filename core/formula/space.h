@@ -43,15 +43,16 @@ struct Space {
 std::vector<int64_t> broadcast_shape(const Graph& graph, const std::vector<Operand>& inputs);
 
 // Returns the shape of result `i`, for that shape of the space: without the last dimension if the
-// result is the same in the whole row.
+// result is the same in the whole row, only with the last one if it is summed over rows, and [] if
+// it is a total.
 std::vector<int64_t> result_shape(const Graph& graph, size_t i, const std::vector<int64_t>& shape);
 
 // Returns the space of a call. results: tensors of the result_shape() of their results. If the
-// graph has no reductions and uses no row() and column(), columns merge with rows where each tensor
-// allows it, and dimensions are ordered so that the columns are those along which the first result
-// has the smallest stride. If it has grouped inputs, rows are groups, and columns their elements.
-// Throws Error if a reduction's operand has fewer columns than the space, and if a tensor beside
-// groups is not contiguous.
+// graph has no reductions and no sums, and uses no row() and column(), columns merge with rows
+// where each tensor allows it, and dimensions are ordered so that the columns are those along which
+// the first result has the smallest stride. If it has grouped inputs, rows are groups, and columns
+// their elements; it has no sums then. Throws Error if a reduction's operand has fewer columns than
+// the space, and if a tensor beside groups is not contiguous.
 Space make_space(const Graph& graph, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& results);
 

@@ -19,6 +19,8 @@
 namespace opdock {
 namespace {
 
+constexpr const char* kKernel = "opdock::formula::kernel";
+
 std::string key_of(const formula::DeviceShape& shape, opdock_device device) {
   return to_text(device) + " " + std::to_string(shape.dims) + (shape.is_wide ? "w" : "") +
          (shape.is_even ? "e" : "") + (shape.is_block ? "b" : "") + std::to_string(shape.held) +
@@ -61,13 +63,12 @@ opdock_kernel* FusedKernels::keep(const std::string& key, opdock_kernel* made) {
   return kernels_.emplace(key, made).first->second;
 }
 
-opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
-                                  const formula::DeviceShape& shape) {
+opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key, std::string source,
+                                  const char* name) {
   bool is_capturing = false;
   if (in->is_capturing(&is_capturing) != OPDOCK_OK)
     throw Error(OPDOCK_DEVICE_ERROR, "whether the stream is being captured cannot be asked");
   const std::string& op = in->function.schema().name;
-  std::string source = formula::device_source(graph_, shape);
   if (opdock_kernel* found = kernel_of_plugin(in, ahead_name(op, source), is_capturing))
     return keep(key, found);
   if (is_capturing)
@@ -79,8 +80,8 @@ opdock_kernel* FusedKernels::make(Invocation* in, const std::string& key,
     throw Error(OPDOCK_INVALID_ARGUMENT, to_text(deadlock_reason("a formula's kernel to be made")));
   if (opdock_kernel* found = known(key)) return found;
   opdock_kernel* found = nullptr;
-  check(in->function.resolver()->compile_kernel(in->target->device, op, std::move(source),
-                                                "opdock::formula::kernel", &found));
+  check(in->function.resolver()->compile_kernel(in->target->device, op, std::move(source), name,
+                                                &found));
   return keep(key, found);
 }
 
@@ -94,7 +95,8 @@ PreparedLaunch FusedKernels::prepare(Invocation* in, const formula::Space& space
   PreparedLaunch prepared;
   prepared.words = formula::launch_parameters(graph_, space, inputs, results, scalars);
   prepared.kernel = known(key);
-  if (prepared.kernel == nullptr) prepared.kernel = make(in, key, plan.shape);
+  if (prepared.kernel == nullptr)
+    prepared.kernel = make(in, key, formula::device_source(graph_, plan.shape), kKernel);
   prepared.how.struct_size = sizeof prepared.how;
   for (size_t i = 0; i < 3; ++i) {
     prepared.how.grid[i] = plan.grid[i];
@@ -128,6 +130,68 @@ opdock_status FusedKernels::launch(Invocation* in, const PreparedLaunch& prepare
   how.args = args.data();
   how.num_args = static_cast<uint32_t>(1 + numbers);
   return in->call.host->launch(&in->call, prepared.kernel, &how);
+}
+
+namespace {
+
+// words: the kernel's parameter by value, behind which its other arguments begin, one a word.
+opdock_status launch_kernel(Invocation* in, opdock_kernel* kernel,
+                            const std::array<uint32_t, 3>& grid, uint32_t threads,
+                            std::vector<uint64_t>* words, size_t others) {
+  std::vector<void*> args = {words->data()};
+  for (size_t i = 0; i < others; ++i) args.push_back(&(*words)[words->size() - others + i]);
+  opdock_launch launch{};
+  launch.struct_size = sizeof launch;
+  for (size_t i = 0; i < 3; ++i) {
+    launch.grid[i] = grid[i];
+    launch.block[i] = 1;
+  }
+  launch.block[0] = threads;
+  launch.args = args.data();
+  launch.num_args = static_cast<uint32_t>(args.size());
+  return in->call.host->launch(&in->call, kernel, &launch);
+}
+
+}  // namespace
+
+int64_t FusedKernels::partial_bytes(const formula::Space& space) const {
+  if (!graph_.has_sums() || space.rows == 0) return 0;
+  const formula::DeviceLaunch launch = formula::plan_launch(graph_, space, {}, false);
+  return formula::places_of_partial_sums(graph_, space, launch).back();
+}
+
+opdock_status FusedKernels::add_sums(Invocation* in, const formula::Space& space,
+                                     const formula::DeviceLaunch& first, void* const* results,
+                                     void* workspace) {
+  const std::string key = to_text(in->target->device) + " sums";
+  opdock_kernel* kernel = known(key);
+  if (kernel == nullptr)
+    kernel = make(in, key, formula::device_sums_source(graph_), "opdock::formula::sums");
+  formula::SumsLaunch plan = formula::plan_sums(graph_, space, first, workspace, results);
+  return launch_kernel(in, kernel, plan.grid, plan.threads, &plan.words, 0);
+}
+
+opdock_status FusedKernels::launch_with_sums(Invocation* in, const formula::Space& space,
+                                             void* const* inputs, void* const* results,
+                                             const formula::Value* scalars, void* workspace) {
+  if (space.rows == 0 || (space.columns == 0 && !graph_.has_reductions()))
+    return add_sums(in, space, {}, results, workspace);
+  const formula::DeviceLaunch plan =
+      formula::plan_launch(graph_, space, device_traits(*in->target->facts),
+                           formula::launch_is_even(graph_, space, inputs, results));
+  const std::string key = key_of(plan.shape, in->target->device);
+  opdock_kernel* kernel = known(key);
+  if (kernel == nullptr)
+    kernel = make(in, key, formula::device_source(graph_, plan.shape), kKernel);
+  std::vector<void*> out(results, results + graph_.results().size());
+  const std::vector<int64_t> places = formula::places_of_partial_sums(graph_, space, plan);
+  for (size_t i = 0; i < out.size(); ++i)
+    if (formula::is_sum(graph_.output(i))) out[i] = static_cast<char*>(workspace) + places[i];
+  std::vector<uint64_t> words =
+      formula::launch_parameters(graph_, space, inputs, out.data(), scalars, plan);
+  const opdock_status done =
+      launch_kernel(in, kernel, plan.grid, plan.threads, &words, graph_.scalars().size() + 2);
+  return done == OPDOCK_OK ? add_sums(in, space, plan, results, workspace) : done;
 }
 
 }  // namespace opdock

@@ -9,7 +9,7 @@
 
 #include "base/fork_aware_lock.h"
 #include "base/mutex.h"
-#include "formula/device_source.h"
+#include "formula/device_launch.h"
 #include "formula/graph.h"
 #include "formula/rewrite.h"
 #include "formula/space.h"
@@ -43,10 +43,21 @@ class FusedKernels {
   opdock_status launch(Invocation* in, const PreparedLaunch& prepared, void* const* inputs,
                        void* const* results, const formula::Value* scalars) const;
 
+  // The same for a graph with sums over rows, which a second launch adds up. workspace: of
+  // partial_bytes(). The space may be empty: then the sums are 0.
+  opdock_status launch_with_sums(Invocation* in, const formula::Space& space, void* const* inputs,
+                                 void* const* results, const formula::Value* scalars,
+                                 void* workspace);
+  // space: only its rows and columns count.
+  int64_t partial_bytes(const formula::Space& space) const;
+
  private:
   opdock_kernel* known(const std::string& key);
   opdock_kernel* keep(const std::string& key, opdock_kernel* made);
-  opdock_kernel* make(Invocation* in, const std::string& key, const formula::DeviceShape& shape);
+  // Returns the kernel `name` of a source, and keeps it by the key.
+  opdock_kernel* make(Invocation* in, const std::string& key, std::string source, const char* name);
+  opdock_status add_sums(Invocation* in, const formula::Space& space,
+                         const formula::DeviceLaunch& first, void* const* results, void* workspace);
 
   const formula::Graph graph_;
   ForkAwareLock making_;  // held by the thread that compiles

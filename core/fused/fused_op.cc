@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "formula/device_launch.h"
 #include "formula/gradient.h"
 #include "fused/evaluate_call.h"
+#include "fused/gradient_results.h"
 #include "fused/recent_calls.h"
 #include "manifest/formula_parameters.h"
 #include "opdock/types.hpp"
@@ -91,14 +93,45 @@ Operand operand_of(const opdock_tensor& x) {
   return {static_cast<char*>(x.data) + x.byte_offset, x.ndim, x.shape, x.strides};
 }
 
-Operands operands_of(const FusedInstance& instance, const opdock_value* args) {
-  Operands operands(instance.tensors.size());
-  for (size_t i = 0; i < instance.tensors.size(); ++i) {
-    const formula::Input& input = instance.graph.inputs()[i];
-    operands.add(operand_of(*args[instance.tensors[i]].as.tensor), input.part,
-                 formula::size_of(input.type), input.name);
+// The inputs or the results of a graph in a call.
+struct GraphTensors {
+  explicit GraphTensors(size_t count) : parts(count) {}
+
+  // Memory for the shapes of parts, and of tensors that the graph sees in another shape.
+  Operands parts;
+  std::deque<ShapedView> views;
+  std::vector<Operand> list;
+};
+
+GraphTensors read_tensors(const FusedInstance& instance, const opdock_value* args) {
+  const std::vector<formula::Input>& inputs = instance.graph.inputs();
+  GraphTensors tensors(instance.tensors.size());
+  for (size_t i = 0; i < instance.tensors.size(); ++i)
+    tensors.parts.add(operand_of(*args[instance.tensors[i]].as.tensor), inputs[i].part,
+                      formula::size_of(inputs[i].type), inputs[i].name);
+  tensors.list = tensors.parts.list();
+  if (instance.wanted.empty()) return tensors;
+  size_t rank = 0;
+  for (size_t i = 0; i < instance.num_own; ++i)
+    if (!inputs[i].is_grouped) rank = std::max(rank, static_cast<size_t>(tensors.list[i].rank));
+  for (size_t i = instance.num_own; i < tensors.list.size(); ++i) {
+    tensors.views.push_back(view_of_incoming(inputs[i], tensors.list[i], rank));
+    tensors.list[i] = tensors.views.back().operand();
   }
-  return operands;
+  return tensors;
+}
+
+// Returns the tensors that the graph's results are, or are parts of. tensor_of(i): the one of
+// result i.
+template <class F>
+Operands result_tensors(const FusedInstance& instance, const F& tensor_of) {
+  Operands tensors(instance.result_parts.size());
+  for (size_t i = 0; i < instance.result_parts.size(); ++i) {
+    const opdock_tensor& x = tensor_of(i);
+    tensors.add(operand_of(x), instance.result_parts[i], formula::size_of(*type_of(x.dtype)),
+                "result");
+  }
+  return tensors;
 }
 
 FusedOp& op_of(const opdock_call* call) {
@@ -136,6 +169,15 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+// Returns the shape to which the tensors of a formula are broadcast, without the gradients of its
+// results. inputs: of read_tensors().
+std::vector<int64_t> shape_of_formula(const FusedInstance& instance,
+                                      const std::vector<Operand>& inputs) {
+  const std::vector<Operand> own(inputs.begin(),
+                                 inputs.begin() + static_cast<ptrdiff_t>(instance.num_own));
+  return formula::broadcast_shape(instance.graph, own);
+}
+
 // Checks that a result can be written into the argument that the schema names.
 void check_written(const FusedOp& op, int param, const opdock_tensor& x, Type type,
                    const std::vector<int64_t>& shape) {
@@ -167,11 +209,92 @@ void widen(const Graph& graph, size_t result, std::vector<int64_t>* shape) {
                          ", wanted fewer columns");
 }
 
+// Where a call has its temporary memory: partial sums first, then the operands of row_sums().
+constexpr int64_t kSumsAlignment = 256;
+int64_t round_up(int64_t bytes) {
+  return (bytes + kSumsAlignment - 1) / kSumsAlignment * kSumsAlignment;
+}
+int64_t bytes_of(const std::vector<int64_t>& shape, Type type) {
+  int64_t bytes = formula::size_of(type);
+  for (const int64_t size : shape) bytes *= size;
+  return round_up(bytes);
+}
+
+// inputs: of read_tensors().
+int64_t partial_bytes(const FusedInstance& instance, const std::vector<Operand>& inputs,
+                      const std::vector<int64_t>& shape, bool on_cpu) {
+  formula::Space space;
+  for (size_t d = 0; d < shape.size(); ++d)
+    (d + 1 < shape.size() ? space.rows : space.columns) *= shape[d];
+  // Groups are rows, as make_space() says.
+  for (size_t i = 0; i < instance.num_own; ++i) {
+    if (!instance.graph.inputs()[i].is_grouped) continue;
+    const int64_t elements = space.elements();
+    int64_t groups = 1;
+    for (int d = 0; d < inputs[i].rank; ++d) groups *= inputs[i].shape[d];
+    space.rows = groups == elements ? 1 : groups;
+    space.columns = elements / std::max<int64_t>(space.rows, 1);
+  }
+  return round_up(on_cpu ? instance.on_cpu.partial_bytes(space)
+                         : instance.on_gpu.partial_bytes(space));
+}
+
+// Fills in the gradients' shapes, and how much temporary memory they take.
+void fill_in_gradients(const FusedInstance& instance, const opdock_value* args,
+                       const std::vector<Operand>& inputs, const std::vector<int64_t>& shape,
+                       bool on_cpu, opdock_plan* plan) {
+  const auto param = [&](size_t i) -> const opdock_tensor& {
+    return *args[instance.of_params[i]].as.tensor;
+  };
+  const Operands own = result_tensors(instance, param);
+  int64_t bytes = instance.has_sums ? partial_bytes(instance, inputs, shape, on_cpu) : 0;
+  uint32_t output = 0;
+  for (size_t i = 0; i < instance.wanted.size(); ++i) {
+    const Type type = instance.graph[instance.graph.results()[i]].type;
+    for (const RowSum& sum : row_sums(instance.wanted[i], own.list()[i], shape))
+      bytes += bytes_of(sum.from, type);
+    if (instance.result_parts[i].part != 0) continue;
+    const opdock_tensor& x = param(i);
+    opdock_output& out = plan->outputs[output++];
+    out.dtype = x.dtype;
+    out.ndim = x.ndim;
+    std::copy(x.shape, x.shape + x.ndim, out.shape);
+  }
+  if (bytes == 0) return;
+  plan->workspace_bytes = static_cast<uint64_t>(bytes);
+  plan->workspace_alignment = kSumsAlignment;
+}
+
+// Throws Error if the gradients of results have more elements than the results.
+void check_incoming(const FusedInstance& instance, const std::vector<Operand>& inputs,
+                    const std::vector<int64_t>& shape) {
+  const size_t rank = shape.size();
+  for (size_t i = instance.num_own; i < inputs.size(); ++i) {
+    const Operand& one = inputs[i];
+    bool fits = static_cast<size_t>(one.rank) <= rank;
+    for (int d = 0; fits && d < one.rank; ++d) {
+      const int64_t wanted = shape[rank - static_cast<size_t>(one.rank - d)];
+      fits = one.shape[d] == 1 || one.shape[d] == wanted;
+    }
+    if (!fits)
+      throw formula::Error("\"" + instance.graph.inputs()[i].name + "\": found the shape " +
+                           shape_text({one.shape, one.shape + one.rank}) + ", wanted " +
+                           shape_text(shape) + ", that of the formula's tensors together");
+  }
+}
+
 void fill_in(const FusedOp& op, const FusedInstance& instance, const opdock_value* args,
-             opdock_plan* plan) {
+             bool on_cpu, opdock_plan* plan) {
   const Graph& graph = instance.graph;
-  const std::vector<int64_t> shape =
-      formula::broadcast_shape(graph, operands_of(instance, args).list());
+  const GraphTensors inputs = read_tensors(instance, args);
+  if (!instance.wanted.empty()) {
+    const std::vector<int64_t> all = shape_of_formula(instance, inputs.list);
+    check_incoming(instance, inputs.list, all);
+    check_columns(graph, all);
+    fill_in_gradients(instance, args, inputs.list, all, on_cpu, plan);
+    return;
+  }
+  const std::vector<int64_t> shape = formula::broadcast_shape(graph, inputs.list);
   check_columns(graph, shape);
   uint32_t output = 0, result = 0;
   for (size_t i = 0; i < graph.results().size(); ++i) {
@@ -205,6 +328,8 @@ void repeat(const RecentPlan& known, opdock_plan* plan) {
     out.ndim = from.ndim;
     std::copy_n(from.shape, from.ndim, out.shape);
   }
+  plan->workspace_bytes = known.workspace_bytes;
+  plan->workspace_alignment = known.workspace_alignment;
 }
 
 void make_plan(const opdock_call* call, const opdock_value* args, uint32_t num_args,
@@ -220,10 +345,13 @@ void make_plan(const opdock_call* call, const opdock_value* args, uint32_t num_a
     return;
   }
   FusedInstance& instance = op.instance(args, num_args);
-  fill_in(op, instance, args, plan);
+  fill_in(op, instance, args, call->device.type == OPDOCK_CPU, plan);
   plan->state[0] = reinterpret_cast<uintptr_t>(&instance);
   if (calls == nullptr) return;
-  calls->plans.keep(key, {&instance, {plan->outputs, plan->outputs + plan->num_outputs}});
+  calls->plans.keep(key, {&instance,
+                          {plan->outputs, plan->outputs + plan->num_outputs},
+                          plan->workspace_bytes,
+                          plan->workspace_alignment});
 }
 
 // Refuses a result that has one element for a row and is written over an input. Where their shapes
@@ -248,10 +376,10 @@ void check_reads(const Graph& graph, const std::vector<Operand>& inputs,
 void check_parts(const FusedInstance& instance, const opdock_value* args,
                  const opdock_value* results) {
   const Graph& graph = instance.graph;
-  uint32_t result = 0;
-  for (const formula::Part& part : graph.result_parts()) {
+  for (size_t k = 0; k < instance.result_parts.size(); ++k) {
+    const formula::Part& part = instance.result_parts[k];
     if (part.part != 0) continue;
-    const opdock_tensor& out = *results[result++].as.tensor;
+    const opdock_tensor& out = *results[instance.of_results[k]].as.tensor;
     for (size_t i = 0; i < graph.inputs().size(); ++i) {
       const formula::Input& input = graph.inputs()[i];
       const opdock_tensor& x = *args[instance.tensors[i]].as.tensor;
@@ -273,6 +401,7 @@ struct CpuWork {
   void* const* inputs;
   void* const* results;
   const formula::Value* scalars;
+  void* partial = nullptr;  // memory of sums over rows
 };
 
 // Runs compiled code, whose pieces are the interpreter's.
@@ -318,18 +447,37 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
   return OPDOCK_OK;
 }
 
+// Computes sums over rows, which compiled code does not.
+opdock_status run_sums_on_cpu(const opdock_call* call, const CpuWork& work) {
+  const formula::Interpreter& on_cpu = work.instance.on_cpu;
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
+      static_cast<uint64_t>(on_cpu.grain(work.space)),
+      [](void* context, uint64_t begin, uint64_t end) {
+        const CpuWork& of = *static_cast<const CpuWork*>(context);
+        of.instance.on_cpu.run(of.space, of.inputs, of.results, of.scalars,
+                               static_cast<int64_t>(begin), static_cast<int64_t>(end), of.partial);
+      },
+      const_cast<CpuWork*>(&work));
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.sum_pieces(work.space)), 1,
+      [](void* context, uint64_t begin, uint64_t end) {
+        const CpuWork& of = *static_cast<const CpuWork*>(context);
+        of.instance.on_cpu.add_sums(of.space, of.partial, of.results, static_cast<int64_t>(begin),
+                                    static_cast<int64_t>(end));
+      },
+      const_cast<CpuWork*>(&work));
+  return OPDOCK_OK;
+}
+
 // The addresses and numbers of a call.
 struct CallData {
   CallData(const FusedInstance& instance, const opdock_value* args,
            const opdock_value* of_results) {
-    const Graph& graph = instance.graph;
     for (size_t i = 0; i < instance.tensors.size(); ++i)
       inputs[i] = operand_of(*args[instance.tensors[i]].as.tensor).data;
-    const opdock_value* result = of_results;
-    for (size_t i = 0; i < graph.results().size(); ++i) {
-      if (i > 0 && graph.result_parts()[i].part == 0) ++result;
-      results[i] = operand_of(*result->as.tensor).data;
-    }
+    for (size_t i = 0; i < instance.of_results.size(); ++i)
+      results[i] = operand_of(*of_results[instance.of_results[i]].as.tensor).data;
     for (size_t i = 0; i < instance.numbers.size(); ++i) {
       const opdock_value& value = args[instance.numbers[i]];
       scalars[i] = value.tag == OPDOCK_TAG_FLOAT
@@ -369,9 +517,118 @@ opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data)
                                 data->inputs.data(), data->results.data(), data->scalars.data());
 }
 
+// Sets a sum, which is contiguous or has a step, to 0.
+void set_to_zero(const Operand& sum, Type type) {
+  const auto size = static_cast<size_t>(formula::size_of(type));
+  const int64_t count = sum.rank == 0 ? 1 : sum.shape[0], step = sum.rank == 0 ? 0 : sum.strides[0];
+  for (int64_t i = 0; i < count; ++i)
+    std::memset(static_cast<char*>(sum.data) + i * step * static_cast<int64_t>(size), 0, size);
+}
+
+// Computes a graph's results without keeping how. partial: memory of partial_bytes().
+opdock_status run_graph(const opdock_call* call, FusedInstance& instance,
+                        const std::vector<Operand>& inputs, const std::vector<Operand>& outputs,
+                        const formula::Value* scalars, void* partial) {
+  const Graph& graph = instance.graph;
+  const formula::Space space = formula::make_space(graph, inputs, outputs);
+  const bool is_empty = space.rows == 0 || (space.columns == 0 && !graph.has_reductions());
+  if (is_empty && !graph.has_sums()) return OPDOCK_OK;
+  check_reads(graph, inputs, outputs);
+  std::vector<void*> in, out;
+  for (const Operand& one : inputs) in.push_back(one.data);
+  for (const Operand& one : outputs) out.push_back(one.data);
+  auto* const invocation = static_cast<Invocation*>(call->host_data);
+  if (call->device.type != OPDOCK_CPU) {
+    if (graph.has_sums())
+      return instance.on_gpu.launch_with_sums(invocation, space, in.data(), out.data(), scalars,
+                                              partial);
+    const PreparedLaunch prepared =
+        instance.on_gpu.prepare(invocation, space, in.data(), out.data(), scalars);
+    return instance.on_gpu.launch(invocation, prepared, in.data(), out.data(), scalars);
+  }
+  if (is_empty) {  // the sums of nothing are 0
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (formula::is_sum(graph.output(i))) set_to_zero(outputs[i], graph[graph.results()[i]].type);
+    return OPDOCK_OK;
+  }
+  const CpuWork work = {instance, space, in.data(), out.data(), scalars, partial};
+  return graph.has_sums() ? run_sums_on_cpu(call, work) : run_on_cpu(call, work);
+}
+
+// Sums the gradients that have more rows than their parameters.
+opdock_status sum_rows(const opdock_call* call, FusedInstance& instance, Type type, Type to,
+                       const std::vector<RowSum>& sums, char* from, const ShapedView& result) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const bool is_last = i + 1 == sums.size();
+    char* const next = from + bytes_of(sums[i].from, type);
+    const ShapedView operand = view_of_summed(sums[i], from);
+    const ShapedView out = is_last ? result : contiguous_view(sums[i].to, next);
+    FusedInstance& sum = *instance.row_sums.at({type, is_last ? to : type});
+    const opdock_status done =
+        run_graph(call, sum, {operand.operand()}, {out.operand()}, nullptr, nullptr);
+    if (done != OPDOCK_OK) return done;
+    from = next;
+  }
+  return OPDOCK_OK;
+}
+
+// Computes gradients that are summed over rows.
+opdock_status compute_sums(const opdock_call* call, FusedInstance& instance,
+                           const opdock_value* args, const opdock_value* results) {
+  const CallData data(instance, args, results);
+  const GraphTensors inputs = read_tensors(instance, args);
+  const auto result = [&](size_t i) -> const opdock_tensor& {
+    return *results[instance.of_results[i]].as.tensor;
+  };
+  const Operands own = result_tensors(instance, result);
+  if (instance.has_parts) check_parts(instance, args, results);
+  const std::vector<int64_t> shape = shape_of_formula(instance, inputs.list);
+  const auto type = [&](size_t i) { return instance.graph[instance.graph.results()[i]].type; };
+  char* const partial = static_cast<char*>(call->workspace);
+  char* next =
+      partial + partial_bytes(instance, inputs.list, shape, call->device.type == OPDOCK_CPU);
+  std::vector<std::vector<RowSum>> sums;
+  std::vector<char*> summed;
+  std::deque<ShapedView> views;
+  std::vector<Operand> outputs;
+  for (size_t i = 0; i < instance.wanted.size(); ++i) {
+    const Operand& one = own.list()[i];
+    sums.push_back(row_sums(instance.wanted[i], one, shape));
+    summed.push_back(next);
+    views.push_back(sums[i].empty() ? view_of_gradient(instance.wanted[i], one, shape)
+                                    : contiguous_view(sums[i].front().from, next));
+    outputs.push_back(views.back().operand());
+    for (const RowSum& sum : sums[i]) next += bytes_of(sum.from, type(i));
+  }
+  opdock_status done =
+      run_graph(call, instance, inputs.list, outputs, data.scalars.data(), partial);
+  for (size_t i = 0; done == OPDOCK_OK && i < sums.size(); ++i)
+    done = sum_rows(call, instance, type(i), *type_of(result(i).dtype), sums[i], summed[i],
+                    view_of_gradient(instance.wanted[i], own.list()[i], shape));
+  return done;
+}
+
+// Returns the results as the graph writes them. inputs: of read_tensors().
+GraphTensors written_tensors(const FusedInstance& instance, const std::vector<Operand>& inputs,
+                             const opdock_value* results) {
+  GraphTensors tensors(instance.of_results.size());
+  tensors.parts = result_tensors(instance, [&](size_t i) -> const opdock_tensor& {
+    return *results[instance.of_results[i]].as.tensor;
+  });
+  tensors.list = tensors.parts.list();
+  if (instance.wanted.empty()) return tensors;
+  const std::vector<int64_t> shape = shape_of_formula(instance, inputs);
+  for (size_t i = 0; i < tensors.list.size(); ++i) {
+    tensors.views.push_back(view_of_gradient(instance.wanted[i], tensors.list[i], shape));
+    tensors.list[i] = tensors.views.back().operand();
+  }
+  return tensors;
+}
+
 opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                       const opdock_value* results, uint32_t num_results) {
   FusedInstance& instance = instance_of(call);
+  if (instance.has_sums) return compute_sums(call, instance, args, results);
   const Graph& graph = instance.graph;
   CallData data(instance, args, results);
   CallKey key(op_of(call).number, call->device);
@@ -383,16 +640,10 @@ opdock_status compute(const opdock_call* call, const opdock_value* args, uint32_
   if (known != nullptr && known->instance == &instance &&
       !((known->has_row_results || instance.has_parts) && data.shares(instance)))
     return run(call, *known, &data);
-  const Operands read = operands_of(instance, args);
-  Operands written(graph.results().size());
-  const opdock_value* result = results;
-  for (size_t i = 0; i < graph.results().size(); ++i) {
-    const formula::Part part = graph.result_parts()[i];
-    if (part.part == 0 && i > 0) ++result;
-    written.add(operand_of(*result->as.tensor), part,
-                formula::size_of(graph[graph.results()[i]].type), "result");
-  }
-  const std::vector<Operand>&inputs = read.list(), &outputs = written.list();
+  const GraphTensors read = read_tensors(instance, args);
+  const std::vector<Operand>& inputs = read.list;
+  const GraphTensors written = written_tensors(instance, inputs, results);
+  const std::vector<Operand>& outputs = written.list;
   RecentRun how;
   how.instance = &instance;
   how.space = formula::make_space(graph, inputs, outputs);
@@ -502,17 +753,17 @@ void FusedOp::fill_in() {
 
 namespace {
 
-// The graph of the gradients of those inputs, as its results, in their order.
-Graph gradients(const Graph& graph, const std::vector<size_t>& wanted) {
-  formula::Gradient found = formula::differentiate(graph, wanted);
-  for (const size_t input : wanted) {
-    if (std::find(found.inputs.begin(), found.inputs.end(), input) != found.inputs.end()) continue;
-    const formula::Input& missing = graph.inputs()[input];
-    throw formula::Error("\"" + missing.name + "\": found " +
-                         std::string(formula::name_of(missing.type)) +
-                         ", wanted a float, which has a gradient");
-  }
-  return std::move(found.graph);
+// The sum along the rows of a tensor of type `from`.
+std::unique_ptr<FusedInstance> row_sum(Type from, Type to) {
+  Graph graph;
+  graph.add_result(
+      graph.cast(graph.apply(formula::Op::kSum, graph.input("gradient", from, 2)), to));
+  return std::make_unique<FusedInstance>(graph.simplified());
+}
+
+char letter_of(const formula::Wanted& wanted) {
+  return static_cast<char>('a' + (wanted.over_rows ? 1 : 0) + (wanted.over_columns ? 2 : 0) +
+                           (wanted.is_partial ? 4 : 0));
 }
 
 // Appends the numbers of the inputs that are the tensor of that name: the whole, or all its parts.
@@ -534,39 +785,100 @@ void append_inputs(const Graph& graph, const std::string& name, std::vector<size
 
 }  // namespace
 
-std::unique_ptr<FusedInstance> FusedOp::make(
-    const std::vector<formula::Argument>& arguments) const {
+FusedOp::Forward FusedOp::make_forward(const std::vector<formula::Argument>& arguments) const {
   const std::vector<Parameter>& params = formula.parameters();
-  const auto grads = static_cast<uint32_t>(num_grads());
-  Graph graph = formula.graph(arguments);
-  std::vector<uint32_t> tensors, numbers;
-  for (const formula::Input& input : graph.inputs()) {
+  Forward made = {formula.graph(arguments), {}};
+  for (const formula::Input& input : made.graph.inputs()) {
     const auto param = std::find_if(params.begin(), params.end(),
                                     [&](const Parameter& one) { return one.name == input.name; });
-    tensors.push_back(grads + static_cast<uint32_t>(param - params.begin()));
+    made.tensors.push_back(static_cast<uint32_t>(num_grads()) +
+                           static_cast<uint32_t>(param - params.begin()));
   }
+  return made;
+}
+
+const FusedOp::Forward& FusedOp::forward(const std::string& key,
+                                         const std::vector<formula::Argument>& arguments) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = forwards_.find(key);
+    if (known != forwards_.end()) return known->second;
+  }
+  Forward made = make_forward(arguments);
+  const std::lock_guard lock(mutex_);
+  return forwards_.emplace(key, std::move(made)).first->second;
+}
+
+std::vector<FusedOp::GradientOf> FusedOp::wanted(const Forward& forward,
+                                                 const std::vector<formula::Argument>& arguments,
+                                                 const opdock_value* args) const {
+  const std::vector<formula::Input>& inputs = forward.graph.inputs();
+  Operands own(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i)
+    own.add(operand_of(*args[forward.tensors[i]].as.tensor), inputs[i].part,
+            formula::size_of(inputs[i].type), inputs[i].name);
+  const std::vector<int64_t> shape = formula::broadcast_shape(forward.graph, own.list());
+  std::vector<GradientOf> all;
+  for (uint32_t i = 0; i < gradients_of.size(); ++i) {
+    const size_t param = gradients_of[i];
+    if (!arguments[param].is_present) {
+      if (schema.returns[i].type.optional) continue;
+      throw formula::Error("\"" + formula.parameters()[param].name +
+                           "\": found None, wanted a tensor, whose gradient is to be computed");
+    }
+    std::vector<size_t> numbers;
+    append_inputs(forward.graph, formula.parameters()[param].name, &numbers);
+    for (const size_t input : numbers) {
+      // A grouped one is refused when the gradients are made.
+      formula::Wanted how;
+      how.input = input;
+      all.push_back(
+          {inputs[input].is_grouped ? how : wanted_of(input, own.list()[input], shape), i});
+    }
+  }
+  return all;
+}
+
+std::unique_ptr<FusedInstance> FusedOp::make(const std::vector<formula::Argument>& arguments,
+                                             const Forward& forward,
+                                             const std::vector<GradientOf>& wanted,
+                                             const opdock_value* args) const {
+  const std::vector<Parameter>& params = formula.parameters();
+  const auto grads = static_cast<uint32_t>(num_grads());
+  std::vector<formula::Wanted> how;
+  for (const GradientOf& one : wanted) how.push_back(one.wanted);
+  auto made = std::make_unique<FusedInstance>(
+      grads == 0 ? forward.graph : formula::summed_gradients(forward.graph, how));
+  made->tensors = forward.tensors;
+  made->num_own = forward.tensors.size();
   for (uint32_t i = 0; i < params.size(); ++i)
     if (arguments[i].is_present &&
         (params[i].kind == Parameter::Kind::kFloat || params[i].kind == Parameter::Kind::kInt))
-      numbers.push_back(grads + i);
-  if (grads != 0) {
-    std::vector<size_t> wanted;  // numbers of inputs
-    for (const size_t param : gradients_of) {
-      if (!arguments[param].is_present)
-        throw formula::Error("found None, wanted a tensor, whose gradient is to be computed");
-      append_inputs(graph, params[param].name, &wanted);
-    }
-    const size_t own = tensors.size();
-    graph = gradients(graph, wanted);
-    uint32_t grad = 0;
-    for (size_t i = own; i < graph.inputs().size(); ++i) {
-      if (i > own && graph.inputs()[i].part.part == 0) ++grad;
-      tensors.push_back(grad);
-    }
+      made->numbers.push_back(grads + i);
+  if (grads == 0) {
+    made->result_parts = made->graph.result_parts();
+    uint32_t count = 0;
+    for (const formula::Part& part : made->result_parts)
+      made->of_results.push_back(part.part == 0 ? count++ : count - 1);
+    return made;
   }
-  auto made = std::make_unique<FusedInstance>(std::move(graph));
-  made->tensors = std::move(tensors);
-  made->numbers = std::move(numbers);
+  uint32_t grad = 0;
+  for (size_t i = made->num_own; i < made->graph.inputs().size(); ++i) {
+    if (i > made->num_own && made->graph.inputs()[i].part.part == 0) ++grad;
+    made->tensors.push_back(grad);
+  }
+  made->has_sums = made->graph.has_sums();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    made->of_results.push_back(wanted[i].result);
+    made->of_params.push_back(forward.tensors[wanted[i].wanted.input]);
+    made->result_parts.push_back(forward.graph.inputs()[wanted[i].wanted.input].part);
+    if (!wanted[i].wanted.is_partial) continue;
+    made->has_sums = true;
+    const Type from = made->graph[made->graph.results()[i]].type;
+    for (const Type to : {from, *type_of(args[made->of_params[i]].as.tensor->dtype)})
+      if (auto& sum = made->row_sums[{from, to}]; sum == nullptr) sum = row_sum(from, to);
+  }
+  made->wanted = std::move(how);
   return made;
 }
 
@@ -583,12 +895,20 @@ FusedInstance& FusedOp::instance(const opdock_value* args, uint32_t num_args) {
     append_key(argument, &key);
     if (!is_grad) arguments.push_back(argument);
   }
+  const Forward* of = nullptr;
+  std::vector<GradientOf> all;
+  if (!gradients_of.empty()) {
+    of = &forward(key, arguments);
+    all = wanted(*of, arguments, args);
+    for (const GradientOf& one : all) key += letter_of(one.wanted);
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto known = instances_.find(key);
     if (known != instances_.end()) return *known->second;
   }
-  std::unique_ptr<FusedInstance> made = make(arguments);
+  std::unique_ptr<FusedInstance> made =
+      make(arguments, of == nullptr ? make_forward(arguments) : *of, all, args);
   const std::lock_guard lock(mutex_);
   return *instances_.emplace(std::move(key), std::move(made)).first->second;
 }

@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/status.h"
 #include "formula/formula.h"
+#include "formula/gradient.h"
 #include "formula/interpreter.h"
 #include "formula/operands.h"
 #include "fused/cpu_code.h"
@@ -36,6 +38,18 @@ struct FusedInstance {
   const bool has_parts;           // whether a tensor is read or written in parts
   std::vector<uint32_t> tensors;  // the parameter of each of the graph's inputs
   std::vector<uint32_t> numbers;  // the parameter of each of its scalars
+  // Of each of the graph's results, the op's result, and the part of it that it is. The gradient of
+  // a tensor that is not there is None, and no result of the graph.
+  std::vector<uint32_t> of_results;
+  std::vector<formula::Part> result_parts;
+  // Gradients: of each result, how it is summed and the parameter whose gradient it is. The graph's
+  // last inputs are those of the formula's results. Empty: the results are the formula's.
+  std::vector<formula::Wanted> wanted;
+  std::vector<uint32_t> of_params;
+  size_t num_own = 0;     // inputs of the graph that are the formula's
+  bool has_sums = false;  // whether a call takes more than one launch, with memory between them
+  // Sums along rows, for gradients whose Wanted::is_partial: by the types of operand and result.
+  std::map<std::pair<formula::Type, formula::Type>, std::unique_ptr<FusedInstance>> row_sums;
 };
 
 // Lives until the process ends, as targets do. Usable from any thread.
@@ -43,9 +57,9 @@ struct FusedOp {
   // An op whose results are the formula's. Throws formula::Error if the formula does not fit the
   // schema.
   FusedOp(Schema schema, formula::Formula formula);
-  // An op whose results are the gradients of parameters of the formula, by their numbers. The first
-  // parameters of `schema` are the gradients of the formula's results, and the formula's own ones
-  // follow (gradient_schema() in chain/formula_functions.cc).
+  // An op whose results are the gradients of parameters of the formula, by their numbers, each of
+  // its parameter's shape. The first parameters of `schema` are the gradients of the formula's
+  // results, and the formula's own ones follow (gradient_schema() in chain/formula_functions.cc).
   FusedOp(Schema schema, formula::Formula formula, std::vector<size_t> gradients_of);
   FusedOp(const FusedOp&) = delete;
   FusedOp& operator=(const FusedOp&) = delete;
@@ -67,13 +81,36 @@ struct FusedOp {
   FusedInstance& instance(const opdock_value* args, uint32_t num_args);
 
  private:
+  // The formula for arguments of certain types and ranks, whose results or gradients instances
+  // compute.
+  struct Forward {
+    formula::Graph graph;
+    std::vector<uint32_t> tensors;  // the op's parameter of each input
+  };
+  // The gradient that a result of an instance's graph is: of a tensor or a part of one.
+  struct GradientOf {
+    formula::Wanted wanted;
+    uint32_t result = 0;  // of the op
+  };
+
   void fill_in();
-  std::unique_ptr<FusedInstance> make(const std::vector<formula::Argument>& arguments) const;
+  Forward make_forward(const std::vector<formula::Argument>& arguments) const;
+  // Returns what is kept by the key, which is made if there is none.
+  const Forward& forward(const std::string& key, const std::vector<formula::Argument>& arguments);
+  // Returns the gradients that the op computes of these arguments. A tensor that is not there has
+  // none.
+  std::vector<GradientOf> wanted(const Forward& forward,
+                                 const std::vector<formula::Argument>& arguments,
+                                 const opdock_value* args) const;
+  std::unique_ptr<FusedInstance> make(const std::vector<formula::Argument>& arguments,
+                                      const Forward& forward, const std::vector<GradientOf>& wanted,
+                                      const opdock_value* args) const;
   // How many parameters come before those of the formula.
   size_t num_grads() const { return gradients_of.empty() ? 0 : formula.num_results(); }
 
   Mutex mutex_;  // guards what follows
   std::map<std::string, std::unique_ptr<FusedInstance>> instances_;
+  std::map<std::string, Forward> forwards_;  // of gradients
 };
 
 }  // namespace opdock

@@ -65,6 +65,7 @@ class CallKey {
 struct RecentPlan {
   FusedInstance* instance = nullptr;
   std::vector<opdock_output> outputs;
+  uint64_t workspace_bytes = 0, workspace_alignment = 0;
 };
 
 // Everything that a run needs and that follows from its layouts.

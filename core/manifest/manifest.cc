@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "compat/range.h"
 #include "manifest/build_table.h"
+#include "manifest/formula_gradients.h"
 #include "manifest/kernel_names.h"
 #include "manifest/ops.h"
 #include "manifest/toml_table.h"
@@ -91,8 +92,12 @@ static void read_requires(const toml::table& toml, Manifest* manifest,
 static bool has_own_code(const toml::table& root) {
   const toml::array* const ops = root["op"].as_array();
   if (ops == nullptr) return true;
-  for (const toml::node& op : *ops)
-    if (op.as_table() == nullptr || !op.as_table()->contains("formula")) return true;
+  for (const toml::node& op : *ops) {
+    const toml::table* const table = op.as_table();
+    const bool is_formula =
+        table != nullptr && (table->contains("formula") || table->contains("gradient-of"));
+    if (!is_formula) return true;
+  }
   return false;
 }
 
@@ -148,8 +153,15 @@ static void read_tables(const toml::table& root, Manifest* manifest, std::vector
     for (size_t i = 0; i < list->size(); ++i) {
       const toml::table& toml = *list->get(i)->as_table();
       manifest->ops.push_back(read_op(toml, i + 1, mistakes));
-      check_op(toml, manifest, op_mistakes);
+      if (manifest->ops.back().gradient_of.empty()) check_op(toml, manifest, i, op_mistakes);
     }
+    // The ops that they are gradients of may stand behind them.
+    for (size_t i = 0; i < list->size(); ++i) {
+      const toml::table& toml = *list->get(i)->as_table();
+      if (manifest->ops[i].gradient_of.empty()) continue;
+      check_gradient_op(toml, manifest, i, op_mistakes);
+    }
+    if (op_mistakes->empty()) add_formula_gradients(manifest);
     for (size_t i = 0; i < list->size(); ++i)
       check_gradients(*list->get(i)->as_table(), *manifest, i, op_mistakes);
   }

@@ -26,6 +26,9 @@ struct OpDecl {
   // Parameters whose tensors are not on the op's device, and where they are: "cpu", "any".
   std::vector<std::pair<std::string, std::string>> elsewhere;
   std::string formula;                 // of the results; empty: the plugin's own code computes them
+  std::string gradient_of;             // the op whose gradients this one computes, by its formula
+  std::vector<std::string> of_params;  // the parameters whose gradients they are
+  size_t num_grads = 0;                // how many results that op has
   std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
   // The rules by which the host checks tensors: "rows x", "like up gate" (schema/tensor_rule.h).
   std::vector<std::string> tensor_rules;

@@ -10,6 +10,7 @@
 
 #include "base/sha256.h"
 #include "formula/formula.h"
+#include "manifest/formula_gradients.h"
 #include "manifest/formula_parameters.h"
 #include "manifest/formula_shapes.h"
 #include "manifest/tensor_rule_keys.h"
@@ -28,10 +29,11 @@ const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
 
 class OpChecker {
  public:
-  OpChecker(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes)
+  OpChecker(const toml::table& toml, Manifest* manifest, size_t number,
+            std::vector<Mistake>* mistakes)
       : manifest_(*manifest),
-        op_(&manifest->ops.back()),
-        is_formula_(toml.contains("formula")),
+        op_(&manifest->ops[number]),
+        is_formula_(toml.contains("formula") && op_->gradient_of.empty()),
         table_(toml, "", mistakes),
         mistakes_(mistakes) {}
 
@@ -203,12 +205,17 @@ static void add_defaults(OpDecl* op) {
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
   TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
   table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "elsewhere",
-              "gradients", "formula", "rows", "contiguous", "like", "broadcast", "in-place"});
+              "gradients", "formula", "gradient-of", "rows", "contiguous", "like", "broadcast",
+              "in-place"});
   OpDecl op;
   op.schema = table.text("schema", true);
   op.schema_line = table.place("schema").line;
   op.formula = table.text("formula", false);
-  const bool is_own = !toml.contains("formula");
+  op.gradient_of = table.text("gradient-of", false);
+  if (!op.formula.empty() && !op.gradient_of.empty())
+    table.mistake("gradient-of", table.place("gradient-of"), "a formula as well",
+                  "one of them: a gradient follows from the other op's formula");
+  const bool is_own = !toml.contains("formula") && !toml.contains("gradient-of");
   op.doc = table.text("doc", is_own);
   op.shape = table.texts("shape", false);
   op.devices = table.texts("devices", is_own);
@@ -222,6 +229,7 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
   table.check_once("dtypes", op.dtypes);
   op.flags = table.texts("flags", false);
   if (!is_own) add_defaults(&op);
+  if (!op.gradient_of.empty()) std::erase(op.flags, "in-place");
   op.flag_bits = op_flag_bits(op.flags);
   std::vector<std::string> flag_names;
   for (const OpFlag& flag : kOpFlags) flag_names.emplace_back(flag.name);
@@ -258,8 +266,19 @@ void check_gradients(const toml::table& toml, const Manifest& manifest, size_t n
   table.mistake("gradients", table.place_in("gradients", params), reason.found, reason.wanted);
 }
 
-void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes) {
-  OpChecker(toml, manifest, mistakes).check();
+void check_op(const toml::table& toml, Manifest* manifest, size_t number,
+              std::vector<Mistake>* mistakes) {
+  OpChecker(toml, manifest, number, mistakes).check();
+}
+
+void check_gradient_op(const toml::table& toml, Manifest* manifest, size_t number,
+                       std::vector<Mistake>* mistakes) {
+  const GradientFault fault = fill_in_gradient(manifest, number);
+  const OpDecl& op = manifest->ops[number];
+  if (fault.found.empty()) return check_op(toml, manifest, number, mistakes);
+  TomlTable table(toml, fmt::format("op \"{}\"", op.schema.substr(0, op.schema.find('('))),
+                  mistakes);
+  table.mistake(fault.key, table.place(fault.key), fault.found, fault.wanted);
 }
 
 }  // namespace opdock

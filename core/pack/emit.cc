@@ -61,15 +61,19 @@ static std::string op_source(const OpDecl& op, size_t index) {
         "uint32_t,\n                                           opdock_value*, uint32_t);\n",
         op.name);
   }
-  const std::string functions = op.formula.empty() ? fmt::format(
-                                                         "    .plan = opdock_{0}_plan,\n"
-                                                         "    .prepare = opdock_{0}_prepare,\n"
-                                                         "    .run = opdock_{0}_run,\n",
-                                                         op.name)
-                                                   : fmt::format(
-                                                         "    .plan = opdock_{}_plan,\n"
-                                                         "    .formula = {},\n",
-                                                         op.name, literal(op.formula));
+  const std::string gradients_of =
+      op.of_params.empty()
+          ? ""
+          : fmt::format("    .gradients_of = {},\n    .num_grads = {}u,\n",
+                        literal(fmt::format("{}", fmt::join(op.of_params, ", "))), op.num_grads);
+  const std::string functions =
+      op.formula.empty() ? fmt::format(
+                               "    .plan = opdock_{0}_plan,\n"
+                               "    .prepare = opdock_{0}_prepare,\n"
+                               "    .run = opdock_{0}_run,\n",
+                               op.name)
+                         : fmt::format("    .plan = opdock_{}_plan,\n    .formula = {},\n", op.name,
+                                       literal(op.formula));
   out += fmt::format(
       "static const opdock_op op_{0} = {{\n"
       "    .struct_size = sizeof(opdock_op),\n"
@@ -85,10 +89,11 @@ static std::string op_source(const OpDecl& op, size_t index) {
       "    .num_tensor_rules = {10}u,\n"
       "{11}"
       "    .tensor_rules = {12},\n"
+      "{13}"
       "}};\n\n",
       index, op.flag_bits, literal(op.schema), literal(op.doc), op.device_arg_index,
       op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), op.tensor_rules.size(),
-      functions, tensor_rules);
+      functions, tensor_rules, gradients_of);
   return out;
 }
 

@@ -37,6 +37,8 @@ bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
   AheadKernels kernels;
   for (const OpDecl& op : manifest->ops) {
     if (!op.is_gpu_formula()) continue;
+    // Kernels of gradients depend on how each tensor is broadcast, and are made by the first call.
+    if (!op.of_params.empty()) continue;
     Reason reason{};
     const std::optional<Schema> schema = parse_schema(op.schema, &reason);
     if (!schema) continue;  // read_manifest() has refused such a schema

@@ -24,26 +24,14 @@ class _Call(torch.autograd.Function):
     def backward(ctx, *grads):
         tensors = ctx.saved_tensors
         needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
-        rank = max(x.ndim for x in tensors)
-        # A result with one number a row has one dimension less than the formula's shape.
-        grads = [g if g.ndim == rank else g.unsqueeze(-1) for g in grads]
         function = ctx.gradients.of([ctx.names[i] for i in needed])
         own = dict(zip(ctx.names, tensors, strict=True))
         found = function(*grads, **own, **ctx.others)
         found = found if isinstance(found, tuple) else (found,)
         out = [None] * len(ctx.needs_input_grad)
         for i, gradient in zip(needed, found, strict=True):
-            out[4 + i] = sum_to(gradient, tensors[i].shape, tensors, rank)
+            out[4 + i] = gradient
         return tuple(out)
-
-
-def sum_to(gradient, own, tensors, rank):
-    """Sums a gradient over the dimensions in which its tensor, of the shape `own`, was broadcast
-    with the others."""
-    if gradient.ndim < rank and len(own) > 0:  # the same in the whole row, so there are no parts
-        shape = torch.broadcast_shapes(*[x.shape for x in tensors])
-        gradient = gradient.unsqueeze(-1).expand(shape)
-    return gradient.sum_to_size(own)
 
 
 def record(function, gradients, args, keywords):

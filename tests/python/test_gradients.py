@@ -18,12 +18,15 @@ SAMPLES = "gradient_examples.py"
 
 
 def declared():
-    """Yields "plugin/op" of each op that has a gradient."""
+    """Yields "plugin/op" of each op that declares a gradient, and of those that have one because
+    they are formulas, as far as their plugin has examples."""
     for name, toml in tree_plugins.declared().items():
+        shown = {call[0] for call in examples(name)}
         for op in toml["op"]:
+            own = op["schema"].partition("(")[0]
             formulas = op.get("gradients", {}).values()
-            if any(not re.match(r"none\s*:", formula) for formula in formulas):
-                yield f"{name}/{op['schema'].partition('(')[0]}"
+            if own in shown or any(not re.match(r"none\s*:", formula) for formula in formulas):
+                yield f"{name}/{own}"
 
 
 def examples(plugin):

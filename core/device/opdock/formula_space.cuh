@@ -1,5 +1,5 @@
-// The parameter of a formula's kernel: rows, columns, and where each tensor has its elements. The
-// host fills it in (core/formula/device_launch.cc).
+// The parameters of formulas' kernels: rows, columns, and where each tensor has its elements. The
+// host fills them in (core/formula/device_launch.cc).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,6 +29,17 @@ struct FormulaSpace {
   FastDivisor slots;                      // vectors in a row
   long long rows, columns;
   int whole;  // nonzero if whole vectors of each tensor with a step of 1 are aligned
+};
+
+// The parameter of the kernel that adds up partial sums (formula_sums.cuh): N results, each with
+// its own number of columns (1 of a total) and of partial sums of each.
+template <int N>
+struct PartialSums {
+  void* partial[N];  // [parts, columns]
+  void* out[N];
+  long long step[N];  // between the columns of out
+  long long columns[N];
+  long long parts[N];
 };
 
 }  // namespace opdock::formula

@@ -36,11 +36,10 @@ OPDOCK_EXPORT opdock_status opdock_make_function(opdock_runtime* runtime, const 
 /* [any thread]
  * Makes the function of the gradients of a formula's parameters, from the same texts. params: names
  * of tensor parameters, separated by commas. The function takes first the gradient of each result
- * (with 1 as the last dimension if the result has one number a row), then what the formula takes,
- * and returns the gradients in the order of the parameters. A gradient has the shape to which the
- * formula's tensors are broadcast: the caller sums it over the dimensions in which the parameter
- * was broadcast. One that is the same in a whole row has no last dimension. Errors and lifetime: as
- * for opdock_make_function. */
+ * (if the result has one number a row, also with 1 as the last dimension), then what the formula
+ * takes, and returns the gradients in the order of the parameters. A gradient has the shape and the
+ * dtype of its parameter: it is summed over the dimensions in which the parameter was broadcast, in
+ * an order that depends only on the shapes. Errors and lifetime: as for opdock_make_function. */
 OPDOCK_EXPORT opdock_status opdock_make_gradient(opdock_runtime* runtime, const char* schema,
                                                  const char* formula, const char* params,
                                                  opdock_function** out, char* error,

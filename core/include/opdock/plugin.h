@@ -453,7 +453,7 @@ typedef struct opdock_op {
    * none: it holds no numbers"; docs/reference/abi.md has the grammar. */
   const char* const* gradients;
   uint32_t num_gradients;
-  uint32_t num_tensor_rules; /* of tensor_rules, the last member */
+  uint32_t num_tensor_rules; /* of tensor_rules, below */
   /* [any thread]
    * Checks the arguments and fills in `plan` (OPDOCK-P-1). May be called while the stream is being
    * captured. */
@@ -480,6 +480,15 @@ typedef struct opdock_op {
    * before it calls plan and, for results that are the caller's, before it calls run;
    * docs/reference/abi.md has the grammar. An op with a formula has none. */
   const char* const* tensor_rules;
+  /* Names of tensor parameters, separated by ", ": then the results are the gradients of these, in
+   * this order, each of its parameter's shape, and `formula` is that of the op whose gradients they
+   * are. The first num_grads parameters are the gradients of that op's results, and its own follow.
+   * A parameter that may be None has a result that may be None. NULL: the results are the
+   * formula's.
+   */
+  const char* gradients_of;
+  uint32_t num_grads;
+  uint32_t reserved_of_gradients;
 } opdock_op;
 
 /* OPDOCK-P-5  The struct and all it points at stay valid and unchanged until the process ends.
@@ -525,7 +534,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
  *        this header includes because it held them before, and gemm.h.
  *   0.4  opdock_op.formula.
- *   0.5  opdock_op.tensor_rules. */
+ *   0.5  opdock_op.tensor_rules, gradients_of and num_grads. */
 
 #ifdef __cplusplus
 }

@@ -56,16 +56,21 @@ def _by_rules(op, values, planned):
 def _by_plan(op, values, planned):
     """Returns a formula's results: of the shape that its tensors are broadcast to, or, where a
     result has one number for each row, of that shape without the last dimension. Dtypes, and which
-    of the two it is, come from the plan."""
+    of the two it is, come from the plan. Gradients have the shapes of their tensors."""
     if planned is None:
         raise RuntimeError(
             f"{op.name}: found sizes that are not known while tracing, or a device that is not "
             "here, wanted sizes with an example; mark them with torch._dynamo.mark_dynamic"
         )
-    shape = torch.broadcast_shapes(*[x.shape for x in values if isinstance(x, torch.Tensor)])
     device = _device(op, values)
-    found = []
-    for dtype, planned_shape in planned:
-        own = shape[: len(planned_shape)]
-        found.append(torch.empty(own, dtype=TORCH_DTYPES[dtype], device=device))
-    return found
+    of = getattr(op.formula, "of", None)
+    if of is not None:
+        named = dict(zip(op.names, values, strict=True))
+        shapes = [named[name].shape for name in of]
+    else:
+        shape = torch.broadcast_shapes(*[x.shape for x in values if isinstance(x, torch.Tensor)])
+        shapes = [shape[: len(planned_shape)] for _, planned_shape in planned]
+    return [
+        torch.empty(own, dtype=TORCH_DTYPES[dtype], device=device)
+        for own, (dtype, _) in zip(shapes, planned, strict=True)
+    ]

@@ -2,21 +2,15 @@
 """Differentiates formulas that are registered: each set of parameters that needs gradients has a
 formula of its own, which becomes an operator when it is needed first."""
 
-import torch
-
-from opdock._formula_autograd import sum_to
 from opdock.torch._incoming import incoming
 
 
 def backward_of_formula(op, find, saved, wanted, out):
     """Fills in `out`, the gradients of the call's tensors, for the parameters `wanted`."""
-    tensors = [x for x in saved.values if isinstance(x, torch.Tensor)]
-    rank = max(x.ndim for x in tensors)
-    grads = []
-    for gradient, facts in zip(saved.grads, saved.facts, strict=True):
-        g = incoming(gradient, facts, False)
-        # A result with one number a row has one dimension less than the formula's shape.
-        grads.append(g if g.ndim == rank else g.unsqueeze(-1))
+    grads = [
+        incoming(gradient, facts, False)
+        for gradient, facts in zip(saved.grads, saved.facts, strict=True)
+    ]
     helper = find((op, tuple(op.names[place] for place in wanted)))
     named = dict(zip(op.names, saved.values, strict=True))
     rest = [named[name] for name in helper.names[len(grads) :]]
@@ -24,5 +18,5 @@ def backward_of_formula(op, find, saved, wanted, out):
     found = found if isinstance(found, tuple) else (found,)
     for place, gradient in zip(wanted, found, strict=True):
         begin, _, _ = saved.spans[place]
-        out[begin] = sum_to(gradient, saved.values[place].shape, tensors, rank)
+        out[begin] = gradient
     return out

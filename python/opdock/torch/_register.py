@@ -175,15 +175,16 @@ def _gradient_of(key):
         known = _ops.get(name)
         if known is None:
             function = op.formula.gradient(names)
-            known = _register(name, function, _Gradient(function))
+            known = _register(name, function, _Gradient(function, names))
         return known
 
 
 class _Gradient:
-    """A formula's gradient as a formula: its own derivatives are not defined."""
+    """A formula's gradient as a formula: its own derivatives are not defined. of: the names of the
+    parameters whose gradients are its results."""
 
-    def __init__(self, function):
-        self.text, self.function = function.schema, function
+    def __init__(self, function, of):
+        self.text, self.function, self.of = function.schema, function, of
 
     def gradient(self, names):
         raise UnsupportedError(

@@ -242,5 +242,54 @@ TEST(DeviceLaunch, AParameterHas4096BytesAtMost) {
   }
 }
 
+// The parameters of the launches of "return x * w", the sum of x * w over rows, and its total.
+TEST(DeviceLaunch, SumsOverRowsHaveTwoLaunches) {
+  Graph graph;
+  const Id x = graph.input("x", Type::kFloat16, 2), w = graph.input("w", Type::kFloat16, 1);
+  const Id product = graph.apply(Op::kMul, x, w);
+  graph.add_result(product);
+  graph.add_result(product, Output::kColumnSums);
+  graph.add_result(product, Output::kTotal);
+  const int64_t shape[] = {1000, 200}, strides[] = {200, 1};
+  const Operand whole = {nullptr, 2, shape, strides}, row = {nullptr, 1, shape + 1, strides + 1};
+  const Operand sums = {nullptr, 1, shape + 1, strides + 1}, total = {nullptr, 0, nullptr, nullptr};
+  const Space space = make_space(graph, {whole, row}, {whole, sums, total});
+  EXPECT_EQ(space.rows, 1000);
+  EXPECT_EQ(space.columns, 200);
+  const DeviceLaunch launch = plan_launch(graph, space, {.multiprocessors = 4}, false);
+  // A row has 25 vectors of 8: 32 threads share it.
+  EXPECT_EQ(launch.lanes, 32);
+  EXPECT_EQ(launch.threads, 256u);
+  EXPECT_EQ(launch.grid[0], 1u);
+  EXPECT_EQ(launch.grid[1], launch.parts);
+  EXPECT_EQ(launch.parts, (1000 + launch.rows_of_chunk - 1) / launch.rows_of_chunk);
+  EXPECT_EQ(launch.total_parts, launch.parts);
+  const std::vector<int64_t> places = places_of_partial_sums(graph, space, launch);
+  EXPECT_EQ(places, (std::vector<int64_t>{0, 0, launch.parts * 200 * 4,
+                                          launch.parts * 200 * 4 + (launch.parts + 3) / 4 * 16}));
+  void* const none[] = {nullptr, nullptr};
+  void* const places_of[] = {nullptr, reinterpret_cast<void*>(4), nullptr};
+  const std::vector<uint64_t> words =
+      launch_parameters(graph, space, none, places_of, nullptr, launch);
+  EXPECT_EQ(words[words.size() - 2], static_cast<uint64_t>(launch.rows_of_chunk));
+  EXPECT_EQ(words.back(), 32u);
+  EXPECT_EQ(words[words.size() - 3], 1u);  // the partial sums need not be aligned
+  float memory[3];
+  void* const out[] = {&memory[0], &memory[1], &memory[2]};
+  char* const partial = reinterpret_cast<char*>(0x1000);
+  const SumsLaunch second = plan_sums(graph, space, launch, partial, out);
+  EXPECT_EQ(second.grid, (std::array<uint32_t, 3>{7, 2, 1}));
+  PartialSums<2> p;
+  ASSERT_EQ(second.words.size() * 8, sizeof p);
+  std::memcpy(static_cast<void*>(&p), second.words.data(), sizeof p);
+  EXPECT_EQ(p.partial[0], partial);
+  EXPECT_EQ(p.partial[1], partial + places[2]);
+  EXPECT_EQ(p.out[0], &memory[1]);
+  EXPECT_EQ(p.step[0], 1);
+  EXPECT_EQ(p.columns[0], 200);
+  EXPECT_EQ(p.columns[1], 1);
+  EXPECT_EQ(p.parts[1], launch.total_parts);
+}
+
 }  // namespace
 }  // namespace opdock::formula

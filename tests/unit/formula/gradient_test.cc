@@ -79,6 +79,32 @@ std::vector<double> sum_for_input(const Gradient& gradient, size_t i, Array foun
   return sums;
 }
 
+// Returns how the gradient of an input is summed.
+Wanted wanted_of(size_t i, const Array& input, const Shape& space) {
+  Wanted wanted;
+  wanted.input = i;
+  Shape own = input.shape;
+  own.insert(own.begin(), space.size() - own.size(), 1);
+  if (space.empty()) return wanted;
+  wanted.over_columns = input.shape.empty() || (own.back() == 1 && space.back() != 1);
+  own.back() = space.back();
+  if (own != space) {
+    wanted.over_rows = size_of(own) == static_cast<size_t>(space.back());
+    wanted.is_partial = !wanted.over_rows;
+  }
+  wanted.over_rows = wanted.over_rows || input.shape.empty();
+  return wanted;
+}
+
+// Checks a gradient that the graph itself sums.
+void check_sums(const Wanted& wanted, const Array& found, const std::vector<double>& sums) {
+  if (wanted.is_partial) return;
+  ASSERT_EQ(found.real.size(), sums.size()) << wanted.input;
+  for (size_t place = 0; place < sums.size(); ++place)
+    EXPECT_NEAR(found.real[place], sums[place], 1e-12 * (1 + std::fabs(sums[place])))
+        << wanted.input;
+}
+
 // Counts what was compared, for the record.
 struct Tally {
   size_t numbers = 0;
@@ -105,11 +131,15 @@ void check_graph(const Graph& graph, const std::vector<Array>& inputs, Tally* ta
   for (size_t i = 0; i < inputs.size(); ++i) wanted.push_back(i);
   const Gradient gradient = differentiate(graph, wanted);
   ASSERT_EQ(gradient.inputs, wanted);
+  std::vector<Wanted> how;
+  for (size_t i = 0; i < inputs.size(); ++i) how.push_back(wanted_of(i, inputs[i], space));
+  const std::vector<Array> summed = evaluate(summed_gradients(graph, how), arguments, {});
   const std::vector<Array> found = evaluate(gradient.graph, arguments, {});
   for (size_t input = 0; input < inputs.size(); ++input) {
     EXPECT_EQ(found[input].type, inputs[input].type);
     const std::vector<double> sums =
         sum_for_input(gradient, input, found[input], inputs[input], space);
+    check_sums(how[input], summed[input], sums);
     for (size_t place = 0; place < sums.size(); ++place) {
       double derivative = 0;
       for (const int step : {-2, -1, 1, 2}) {
@@ -469,6 +499,18 @@ TEST(Gradient, RoundsOnlyWhereTheFormulaConverts) {
   EXPECT_EQ(of("x.float()", {x}, Type::kFloat32, false), (Numbers{2048, 0.0999755859375}));
   EXPECT_EQ(of("x + y", {x, y}, Type::kFloat32, true), (Numbers{2048, 0.0999755859375}));
   EXPECT_EQ(of("y.half() * y", {y}, Type::kFloat32, false)[0], 2049 * 1.25 * 2);
+}
+
+// Inputs with one element that all columns share, in results with one number a row: the gradient is
+// the same for each column.
+TEST(Gradient, SumsOfWhatAColumnRepeats) {
+  Tally tally;
+  const Array x = random_floats({3, 4}, 1);
+  for (const Shape& shape : {Shape{}, Shape{1}, Shape{1, 1}, Shape{3, 1}, Shape{4}, Shape{1, 4}}) {
+    const std::vector<Array> inputs = {x, random_floats(shape, 2)};
+    check_graph(graph_of("sum(x + s)", inputs), inputs, &tally);
+    check_graph(graph_of("mean(x * s) + s * logsumexp(x)", inputs), inputs, &tally);
+  }
 }
 
 }  // namespace

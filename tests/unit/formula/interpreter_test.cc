@@ -463,5 +463,66 @@ TEST(Empty, HasTheResultsOfNothing) {
   run(plain, {&none}, {&none});
 }
 
+// Sums over rows: of columns, and of all numbers. The result depends on nothing but the shape.
+TEST(Interpreter, SumsOverRows) {
+  std::mt19937 random(7);
+  for (const Type type : {Type::kFloat16, Type::kBfloat16, Type::kFloat32, Type::kFloat64}) {
+    for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {1, 40000}, {5, 7}, {9000, 3}, {700, 64}, {70, 1001}, {20, 20001}}) {
+      for (const bool reduces : {false, true}) {
+        Graph graph;
+        const Id x = graph.input("x", type, 2), w = graph.input("w", type, 1);
+        const Id squares = graph.apply(Op::kMul, x, x);
+        const Id sum = reduces ? graph.apply(Op::kSum, squares) : squares;
+        graph.add_result(graph.apply(Op::kMul, sum, w), Output::kColumnSums);
+        graph.add_result(graph.apply(Op::kMul, x, w));
+        graph.add_result(sum, Output::kTotal);
+        Tensor in(type, {rows, columns}, {1, rows + 3}), row(type, {columns}, {2});
+        Tensor sums(type, {columns}, {3}), product(type, {rows, columns}), total(type, {});
+        randomize(&in, &random, true);
+        randomize(&row, &random, true);
+        const Space space = make_space(graph, {in.operand(), row.operand()},
+                                       {sums.operand(), product.operand(), total.operand()});
+        const Interpreter interpreter(graph);
+        const void* const from[] = {in.data(), row.data()};
+        void* const to[] = {sums.data(), product.data(), total.data()};
+        std::vector<unsigned char> first;
+        for (const int64_t step : {int64_t{1000000}, int64_t{1}, int64_t{3}}) {
+          std::vector<double> partial(static_cast<size_t>(interpreter.partial_bytes(space)) / 8,
+                                      NAN);
+          const int64_t pieces = interpreter.pieces(space), ends = interpreter.sum_pieces(space);
+          for (int64_t i = 0; i < pieces; i += step)
+            interpreter.run(space, from, to, nullptr, i, std::min(i + step, pieces),
+                            partial.data());
+          for (int64_t i = 0; i < ends; i += step)
+            interpreter.add_sums(space, partial.data(), to, i, std::min(i + step, ends));
+          std::vector<unsigned char> all = sums.bytes;
+          all.insert(all.end(), total.bytes.begin(), total.bytes.end());
+          if (first.empty()) first = all;
+          EXPECT_EQ(all, first) << rows << " x " << columns << " by " << step;
+        }
+        long double whole = 0;
+        std::vector<long double> of_column(static_cast<size_t>(columns));
+        for (int64_t r = 0; r < rows; ++r) {
+          long double of_row = 0;
+          for (int64_t c = 0; c < columns; ++c) of_row += std::pow(in.get(r * columns + c).real, 2);
+          whole += of_row;
+          for (int64_t c = 0; c < columns; ++c)
+            of_column[static_cast<size_t>(c)] +=
+                (reduces ? of_row : std::pow(in.get(r * columns + c).real, 2)) * row.get(c).real;
+        }
+        // The terms are of one sign, and each rounds thrice. Additions round in float64: to the
+        // sums of floats that is nothing.
+        const long double limit =
+            type == Type::kFloat64 ? 4 + std::sqrt(static_cast<long double>(rows * columns)) : 4;
+        EXPECT_LT(distance(type, total.get(0).real, whole), limit) << rows << " x " << columns;
+        for (int64_t c = 0; c < columns; ++c)
+          ASSERT_LT(distance(type, sums.get(c).real, of_column[static_cast<size_t>(c)]), limit)
+              << rows << " x " << columns << ", column " << c;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace opdock::formula

@@ -258,6 +258,9 @@ return y
                        "y\\012\",\n"),
             std::string::npos)
       << entry;
+  // The formula's gradient is an op of its own.
+  EXPECT_NE(entry.find("    .gradients_of = \"x\",\n    .num_grads = 1u,\n};"), std::string::npos)
+      << entry;
   // A plan is optional.
   EXPECT_NE(entry.find("__attribute__((weak)) opdock_status opdock_f_plan("), std::string::npos);
   EXPECT_NE(entry.find("    .plan = opdock_f_plan,\n"), std::string::npos);
