@@ -242,6 +242,7 @@ Status formula_op(const opdock_op* op, const char* formula, const opdock_op** ou
     return {OPDOCK_INCOMPATIBLE, std::string(op->schema) + ": formula: " + problem.what()};
   }
   own->own_plan = op->plan;
+  if (OPDOCK_HAS(op, opdock_op, cpu_code)) own->own_code = op->cpu_code;
   own->op.flags = op->flags;
   own->op.doc = op->doc;
   own->op.device_arg = op->device_arg;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/sha256.h"
+#include "formula/cpu_source.h"
 #include "formula/device_launch.h"
 #include "formula/rewrite.h"
 #include "formula/space.h"
@@ -166,6 +167,25 @@ bool add_ahead_kernels(const std::string& op, const std::vector<Graph>& graphs,
       names.push_back(name);
       kernels->source += source;
     }
+  }
+  return true;
+}
+
+std::string cpu_code_name(const Graph& graph) {
+  FieldHasher hasher;
+  hasher.add(std::to_string(OPDOCK_FORMULA_CPU_VERSION));
+  hasher.add(formula::cpu_source(graph.simplified(), formula::kCodeFunction, false));
+  return "formula_" + to_hex(hasher.finish()).substr(0, 16);
+}
+
+bool add_ahead_cpu_code(const std::vector<Graph>& graphs, AheadCpuCode* code) {
+  std::vector<std::string>& names = code->names;
+  for (const Graph& graph : graphs) {
+    const std::string name = cpu_code_name(graph);
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (names.size() == kMaxAheadFunctions) return false;
+    names.push_back(name);
+    code->source += formula::cpu_source(graph.simplified(), name) + "\n";
   }
   return true;
 }

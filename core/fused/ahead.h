@@ -1,5 +1,5 @@
-// Kernels of a formula's op that are built ahead, with its plugin: those of its usual calls, which
-// then need no compiler when they are first made.
+// Kernels and CPU code of a formula's op that are built ahead, with its plugin: those of its usual
+// calls, which then need no compiler.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,6 +20,7 @@ namespace opdock {
 inline constexpr size_t kMaxChoices = 16;        // combinations of an op's choices, for each dtype
 inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
 inline constexpr size_t kMaxAheadSource = size_t{4} << 20;  // bytes, of a plugin's kernels
+inline constexpr size_t kMaxAheadFunctions = 128;           // of a plugin's CPU code
 
 struct AheadGraphs {
   std::vector<formula::Graph> graphs;
@@ -54,5 +55,18 @@ struct AheadKernels {
 // if some were left out.
 bool add_ahead_kernels(const std::string& op, const std::vector<formula::Graph>& graphs,
                        AheadKernels* kernels);
+
+// Returns the name, a C identifier, under which a plugin brings a graph's compiled CPU code
+// (opdock_op.cpu_code). Graphs with the same code but for names have one name.
+std::string cpu_code_name(const formula::Graph& graph);
+
+struct AheadCpuCode {
+  std::vector<std::string> names;  // cpu_code_name(), each once
+  std::string source;              // a C++ file that defines a function of each name
+};
+
+// Adds the CPU code of an op's graphs to that of a plugin, until a limit is reached. Returns false
+// if some were left out.
+bool add_ahead_cpu_code(const std::vector<formula::Graph>& graphs, AheadCpuCode* code);
 
 }  // namespace opdock

@@ -17,14 +17,20 @@ struct Invocation;
 // The interpreter computes the first call, so that a first result waits for nothing. Code that the
 // cache has is opened at the next large call, or once the interpreter has worked for a few
 // milliseconds, which is what opening takes in a new process. Code is compiled, in the background,
-// once the interpreter has worked for a second, which is about what compiling takes. Usable from
-// any thread.
+// once the interpreter has worked for a second, which is about what compiling takes. Nothing of
+// this happens where the plugin brings the code. Usable from any thread.
 class CpuCode {
  public:
   explicit CpuCode(const formula::Graph& graph) : graph_(graph) {}
   CpuCode(const CpuCode&) = delete;
   CpuCode& operator=(const CpuCode&) = delete;
 
+  // Takes the code that a plugin brings; NULL: it has none. Called before any call.
+  void bring(opdock_formula_function code) {
+    if (code == nullptr) return;
+    code_.store(code, std::memory_order_release);
+    stage_.store(kAsked, std::memory_order_relaxed);
+  }
   // Returns the code for a call with so many elements; NULL: use the interpreter. May open a file.
   opdock_formula_function get(Invocation* in, int64_t elements) {
     const opdock_formula_function code = code_.load(std::memory_order_acquire);

@@ -16,6 +16,7 @@
 #include "formula/cpu_call.h"
 #include "formula/device_launch.h"
 #include "formula/gradient.h"
+#include "fused/ahead.h"
 #include "fused/evaluate_call.h"
 #include "fused/gradient_results.h"
 #include "fused/recent_calls.h"
@@ -860,6 +861,7 @@ std::unique_ptr<FusedInstance> FusedOp::make(const std::vector<formula::Argument
     uint32_t count = 0;
     for (const formula::Part& part : made->result_parts)
       made->of_results.push_back(part.part == 0 ? count++ : count - 1);
+    if (own_code != nullptr) made->cpu_code.bring(own_code(cpu_code_name(made->graph).c_str()));
     return made;
   }
   uint32_t grad = 0;

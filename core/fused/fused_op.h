@@ -68,6 +68,8 @@ struct FusedOp {
   opdock_op op{};
   // A plugin's own plan, which is asked first and may refuse arguments; or NULL.
   decltype(opdock_op::plan) own_plan = nullptr;
+  // A plugin's compiled code for CPUs (opdock_op.cpu_code), or NULL.
+  decltype(opdock_op::cpu_code) own_code = nullptr;
   // Whether evaluate() computes the results, on the CPU alone, with float64 for all floats.
   bool is_evaluated = false;
   const Schema schema;

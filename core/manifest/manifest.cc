@@ -188,6 +188,11 @@ bool OpDecl::is_gpu_formula() const {
                                          [](const std::string& name) { return name != "cpu"; });
 }
 
+bool OpDecl::has_cpu_code() const {
+  return !formula.empty() && of_params.empty() &&
+         std::find(devices.begin(), devices.end(), "cpu") != devices.end();
+}
+
 std::vector<Backend> Manifest::backends() const {
   std::vector<Backend> all = {Backend::kCpu, Backend::kCuda, Backend::kRocm};
   std::erase_if(all, [&](Backend backend) { return !is_for(backend); });

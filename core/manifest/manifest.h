@@ -37,8 +37,11 @@ struct OpDecl {
   std::vector<uint8_t> arg_devices;  // OPDOCK_ON_…, one per parameter; none: all where the op runs
   uint32_t schema_line = 1;          // in plugin.toml
 
-  // Returns whether the op is a formula that runs on GPUs.
+  // Returns whether the op is a formula that runs on GPUs, and whether its plugin brings compiled
+  // code of it for CPUs. Code of gradients depends on how each tensor is broadcast, so that there
+  // is none.
   bool is_gpu_formula() const;
+  bool has_cpu_code() const;
 };
 
 struct DeviceDecl {

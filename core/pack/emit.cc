@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "opdock/plugin.h"
 
 namespace opdock::pack {
@@ -67,13 +69,15 @@ static std::string op_source(const OpDecl& op, size_t index) {
           : fmt::format("    .gradients_of = {},\n    .num_grads = {}u,\n",
                         literal(fmt::format("{}", fmt::join(op.of_params, ", "))), op.num_grads);
   const std::string functions =
-      op.formula.empty() ? fmt::format(
-                               "    .plan = opdock_{0}_plan,\n"
-                               "    .prepare = opdock_{0}_prepare,\n"
-                               "    .run = opdock_{0}_run,\n",
-                               op.name)
-                         : fmt::format("    .plan = opdock_{}_plan,\n    .formula = {},\n", op.name,
-                                       literal(op.formula));
+      op.formula.empty()
+          ? fmt::format(
+                "    .plan = opdock_{0}_plan,\n"
+                "    .prepare = opdock_{0}_prepare,\n"
+                "    .run = opdock_{0}_run,\n",
+                op.name)
+          : fmt::format("    .plan = opdock_{}_plan,\n    .formula = {},\n{}", op.name,
+                        literal(op.formula),
+                        op.has_cpu_code() ? "    .cpu_code = opdock_cpu_code,\n" : "");
   out += fmt::format(
       "static const opdock_op op_{0} = {{\n"
       "    .struct_size = sizeof(opdock_op),\n"
@@ -103,6 +107,9 @@ std::string entry_source(const Manifest& manifest) {
       "#include \"opdock/plugin.h\"\n\n"
       "/* Hidden, so that a weak one that is absent cannot be bound to another library's. */\n"
       "#define OPDOCK_LOCAL __attribute__((visibility(\"hidden\")))\n\n";
+  if (std::any_of(manifest.ops.begin(), manifest.ops.end(),
+                  [](const OpDecl& op) { return op.has_cpu_code(); }))
+    out += "OPDOCK_LOCAL opdock_formula_function opdock_cpu_code(const char* name);\n\n";
   for (size_t i = 0; i < manifest.ops.size(); ++i) out += op_source(manifest.ops[i], i);
   std::vector<std::string> ops;
   for (size_t i = 0; i < manifest.ops.size(); ++i) ops.push_back(fmt::format("&op_{}", i));

@@ -23,12 +23,43 @@ std::vector<formula::Type> types_of(const OpDecl& op) {
 }
 
 void notice(const Manifest& manifest, const OpDecl& op, const std::string& found,
-            const std::string& wanted) {
-  std::fprintf(stderr,
-               "opdock-pack: notice: %s: op \"%s\": found %s, wanted at most %s; kernels of the "
-               "others are compiled when a call first needs them\n",
-               manifest.name.c_str(), op.name.c_str(), found.c_str(), wanted.c_str());
+            const std::string& wanted, const char* rest) {
+  std::fprintf(stderr, "opdock-pack: notice: %s: op \"%s\": found %s, wanted at most %s; %s\n",
+               manifest.name.c_str(), op.name.c_str(), found.c_str(), wanted.c_str(), rest);
 }
+
+// Returns the graphs of an op's usual calls. rest: says what happens to others.
+std::vector<formula::Graph> graphs_of(const Manifest& manifest, const OpDecl& op,
+                                      const char* rest) {
+  Reason reason{};
+  const std::optional<Schema> schema = parse_schema(op.schema, &reason);
+  if (!schema) return {};  // read_manifest() has refused such a schema
+  const formula::Formula formula(op.formula, formula_parameters(*schema));
+  AheadGraphs graphs = ahead_graphs(*schema, formula, types_of(op));
+  if (!graphs.is_whole)
+    notice(manifest, op, "more combinations of choices and optional arguments",
+           std::to_string(kMaxChoices) + " for each dtype", rest);
+  return std::move(graphs.graphs);
+}
+
+constexpr char kOtherKernels[] = "kernels of the others are compiled when a call first needs them";
+constexpr char kOtherCode[] = "the others are interpreted on CPUs, until their code is compiled";
+
+// The header of a table: its declarations are in namespace opdock::formula.
+constexpr char kTableHead[] = R"(// Made of formulas by Opdock.
+#include "opdock/formula_cpu.h"
+
+#include <string.h>
+
+#include "opdock/simd_level.hpp"
+
+#if !__has_include(<hwy/highway.h>)
+#pragma message( \
+    "found no <hwy/highway.h>, wanted Highway 1.0.3 or newer for the formulas' CPU code; " \
+    "they are interpreted; install Highway (Debian: libhwy-dev) and build again")
+#endif
+
+)";
 
 }  // namespace
 
@@ -39,18 +70,11 @@ bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
     if (!op.is_gpu_formula()) continue;
     // Kernels of gradients depend on how each tensor is broadcast, and are made by the first call.
     if (!op.of_params.empty()) continue;
-    Reason reason{};
-    const std::optional<Schema> schema = parse_schema(op.schema, &reason);
-    if (!schema) continue;  // read_manifest() has refused such a schema
-    const formula::Formula formula(op.formula, formula_parameters(*schema));
-    const AheadGraphs graphs = ahead_graphs(*schema, formula, types_of(op));
-    if (!graphs.is_whole)
-      notice(*manifest, op, "more combinations of choices and optional arguments",
-             std::to_string(kMaxChoices) + " for each dtype");
-    if (!add_ahead_kernels(op.name, graphs.graphs, &kernels)) {
+    if (!add_ahead_kernels(op.name, graphs_of(*manifest, op, kOtherKernels), &kernels)) {
       notice(*manifest, op, "more kernels",
              fmt::format("{} of a plugin, with {} MiB of source", kMaxAheadKernels,
-                         kMaxAheadSource >> 20));
+                         kMaxAheadSource >> 20),
+             kOtherKernels);
       break;
     }
   }
@@ -70,6 +94,45 @@ bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
   device.sources.push_back(kFormulasSource);
   device.kernels.insert(device.kernels.end(), kernels.names.begin(), kernels.names.end());
   return true;
+}
+
+FormulaSources formula_sources(const Manifest& manifest) {
+  AheadCpuCode code;
+  bool has_formulas = false;
+  for (const OpDecl& op : manifest.ops) {
+    if (!op.has_cpu_code()) continue;
+    has_formulas = true;
+    if (!add_ahead_cpu_code(graphs_of(manifest, op, kOtherCode), &code)) {
+      notice(manifest, op, "more functions", fmt::format("{} of a plugin", kMaxAheadFunctions),
+             kOtherCode);
+      break;
+    }
+  }
+  if (!has_formulas) return {};
+  const std::string parameters = "(const opdock_formula_call* call, int64_t begin, int64_t end)";
+  std::string table = std::string(kTableHead) + "namespace opdock {\nnamespace formula {\n";
+  for (const std::string& name : code.names)
+    table += fmt::format("OPDOCK_SIMD_DECLARE(void {}{})\n", name, parameters);
+  table +=
+      "}  // namespace formula\n}  // namespace opdock\n\n"
+      "extern \"C\" __attribute__((visibility(\"hidden\")))\n"
+      "opdock_formula_function opdock_cpu_code(const char* name);\n\n"
+      "opdock_formula_function opdock_cpu_code(const char* name) {\n"
+      "#if __has_include(<hwy/highway.h>)\n"
+      "  using namespace opdock::formula;\n"
+      "  struct Code {\n    const char* name;\n    opdock_formula_function function;\n  };\n"
+      "  static const Code all[] = {\n      {\"\", nullptr},\n";
+  for (const std::string& name : code.names)
+    table += fmt::format("      {{\"{0}\", OPDOCK_SIMD_CHOOSE({0})}},\n", name);
+  table +=
+      "  };\n"
+      "  for (const Code& code : all)\n"
+      "    if (strcmp(code.name, name) == 0) return code.function;\n"
+      "#endif\n"
+      "  (void)name;\n"
+      "  return nullptr;\n"
+      "}\n";
+  return {"#if __has_include(<hwy/highway.h>)\n" + code.source + "#endif\n", table};
 }
 
 }  // namespace opdock::pack

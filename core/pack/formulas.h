@@ -1,4 +1,5 @@
-// Adds the kernels of a plugin's formulas to what is compiled for its images.
+// Adds the kernels of a plugin's formulas to what is compiled for its images, and their code for
+// CPUs to its host part.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,5 +20,17 @@ inline constexpr char kFormulasSource[] = "formulas.cuh";
 // device source of that name.
 bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
                   std::vector<std::string>* errors);
+
+// The sources in C++ of a plugin's compiled code for CPUs.
+struct FormulaSources {
+  std::string code;   // compiled once for each SIMD level, with cpu_source_arguments()
+  std::string table;  // defines the function opdock_cpu_code (opdock_op.cpu_code)
+};
+
+// Writes the code of the plugin's formulas that is built ahead (fused/ahead.h). Both sources are
+// empty if the plugin has no formula for CPUs. Where the compiler finds no Highway, the code is
+// left out with a message, and the formulas are interpreted. What is beyond a limit gives a notice
+// on standard error.
+FormulaSources formula_sources(const Manifest& manifest);
 
 }  // namespace opdock::pack

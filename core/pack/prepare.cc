@@ -12,8 +12,10 @@
 #include <fstream>
 
 #include "arch/nvcc_toolkit.h"
+#include "formula/cpu_source.h"
 #include "pack/arguments.h"
 #include "pack/ask.h"
+#include "pack/formulas.h"
 #include "pack/ops_header.h"
 #include "pack/outputs.h"
 
@@ -126,6 +128,7 @@ class Preparation {
     // Without C sources, only the descriptor is compiled as C.
     const bool has_c = std::any_of(manifest_.sources.begin(), manifest_.sources.end(),
                                    [](const std::string& name) { return name.ends_with(".c"); });
+    const FormulaSources formulas = formula_sources(manifest_);
     const std::pair<const char*, std::string> files[] = {
         {"ops.h", ops_header(manifest_)},
         {"needs.h", needs_header(manifest_)},
@@ -134,6 +137,9 @@ class Preparation {
         {"link.args", response_file(link_)},
         {"nvcc.args", lines(nvcc_)},
         {"hipcc.args", lines(hipcc_)},
+        {"formulas.cc", formulas.code},
+        {"formula_table.cc", formulas.table},
+        {"formulas.args", response_file(formula::cpu_source_arguments())},
     };
     for (const auto& [name, text] : files)
       if (!write_file(path(name), text)) return 1;

@@ -24,8 +24,9 @@ struct PrepareOptions {
 
 // Writes ops.h, by which OPDOCK_OP checks functions; needs.h, which every source includes first;
 // c.args and cxx.args, for the host part's compiler, and link.args, to be used as "@FILE";
-// nvcc.args and hipcc.args, for run_compiler(). Asks pkg-config and nvcc. Returns the program's
-// exit status; errors go to standard error.
+// nvcc.args and hipcc.args, for run_compiler(); formulas.cc, formula_table.cc and formulas.args,
+// the code of the plugin's formulas for CPUs and the arguments of its compiler. Asks pkg-config and
+// nvcc. Returns the program's exit status; errors go to standard error.
 int prepare(const PrepareOptions& options);
 
 // Compiles a .cu or .hip file: replaces this process by the compiler that the file of arguments

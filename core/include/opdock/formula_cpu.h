@@ -19,6 +19,9 @@
 extern "C" {
 #endif
 
+/* Changes whenever code that was compiled with an older version of these headers must not be
+ * called any more. */
+#define OPDOCK_FORMULA_CPU_VERSION 1
 /* The most row dimensions of a call. */
 #define OPDOCK_FORMULA_MAX_DIMS 16
 /* How many elements a piece of a row has, in a formula in which no row is computed as a whole.

@@ -64,6 +64,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "opdock/formula_cpu.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -489,6 +491,11 @@ typedef struct opdock_op {
   const char* gradients_of;
   uint32_t num_grads;
   uint32_t reserved_of_gradients;
+  /* [any thread]
+   * Returns the formula's compiled code for CPUs, for the dtypes, ranks and options that the host
+   * has written as `name`, or NULL if the plugin has none for them: then the host interprets the
+   * formula. opdock-pack writes this function. NULL: the plugin has no such code. */
+  opdock_formula_function (*cpu_code)(const char* name);
 } opdock_op;
 
 /* OPDOCK-P-5  The struct and all it points at stay valid and unchanged until the process ends.
@@ -534,7 +541,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
  *        this header includes because it held them before, and gemm.h.
  *   0.4  opdock_op.formula.
- *   0.5  opdock_op.tensor_rules, gradients_of and num_grads. */
+ *   0.5  opdock_op.tensor_rules, gradients_of, num_grads and cpu_code. */
 
 #ifdef __cplusplus
 }
