@@ -1,22 +1,16 @@
-// Implements dequantize: checks its arguments and hands the elements to the kernels.
+// Checks the arguments of dequantize; plugin.toml has its formula.
 // SPDX-License-Identifier: Apache-2.0
-#include "dequantize_cpu.h"
-#include "dequantize_gpu.h"
-#include "opdock/pieces.hpp"
+#include <opdock/plugin.hpp>
 
 namespace dequantize {
 namespace {
 
-using opdock::Call;
 using opdock::check;
 using opdock::Dtype;
 using opdock::Error;
 using opdock::Plan;
-using opdock::Results;
 using opdock::Tensor;
 using opdock::detail::concat;
-
-constexpr auto kDequantize = OPDOCK_KERNEL_FAMILY("dequantize::dequantize", opdock::RowTypes);
 
 void plan(Plan& plan, Tensor q, Tensor scale, std::optional<Dtype> dtype) {
   check(q, "q").dtype(opdock::dtype_of<int8_t>()).ndim_at_least(1).contiguous();
@@ -39,21 +33,7 @@ void plan(Plan& plan, Tensor q, Tensor scale, std::optional<Dtype> dtype) {
   plan.output(q.like().with_dtype(wanted));
 }
 
-void run(Call& call, Results results, Tensor q, Tensor scale, std::optional<Dtype>) {
-  const Tensor out = results[0];
-  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
-  if (q.numel() == 0) return;
-  const Params params = make_params(q, scale, out);
-  if (call.is_cpu()) {
-    const Job job = {out.dtype(), params};
-    static const auto kernel = OPDOCK_SIMD_CHOOSE(run);
-    return call.parallel_for(params.numel, opdock::kElementGrain,
-                             [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
-  }
-  launch(call, kDequantize(out.dtype()), out.dtype(), params);
-}
-
 }  // namespace
 }  // namespace dequantize
 
-OPDOCK_OP(dequantize, dequantize::plan, nullptr, dequantize::run)
+OPDOCK_PLAN(dequantize, dequantize::plan)
