@@ -1,4 +1,4 @@
-// The activations and their gradients on the CPU, for one instruction set level.
+// The gradients of the activations on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
@@ -49,22 +49,6 @@ HWY_INLINE typename Vector::V load_sum(Vector vector, const T* x, const T* bias,
   return hn::Add(value, vector.load(bias + i));
 }
 
-template <class F, class T>
-HWY_INLINE void forward_row(const Row<T, kForwardTensors>& row, int64_t n) {
-  // Local pointers, so that the compiler sees that no store changes them.
-  T* const out = row[kOut];
-  const T *const x = row[kX], *const x_bias = F::kBiased ? row[kXBias] : nullptr;
-  const T *const up = F::kGated ? row[kUp] : nullptr, *const up_bias = F::kGated && F::kBiased
-                                                                           ? row[kUpBias]
-                                                                           : nullptr;
-  simd::for_row<Compute<T>, 1>(n, [=](auto vector, auto, int64_t i) HWY_ATTR {
-    const typename decltype(vector)::D d;
-    auto value = activate<T, F::kAct>(d, load_sum<F::kBiased>(vector, x, x_bias, i));
-    if constexpr (F::kGated) value = hn::Mul(value, load_sum<F::kBiased>(vector, up, up_bias, i));
-    vector.store(value, out + i);
-  });
-}
-
 template <class Vector, class C>
 HWY_INLINE void add_to(Vector vector, typename Vector::V value, C* sum) {
   vector.store(hn::Add(vector.load(sum), value), sum);
@@ -94,16 +78,6 @@ HWY_INLINE void backward_row(const Row<T, kBackwardTensors>& row, int64_t n, Com
       vector.store(up_slope, grad_up + i);
       if constexpr (F::kBiased) add_to(vector, up_slope, up_sum + i);
     }
-  });
-}
-
-void forward(const ForwardJob& job, int64_t begin, int64_t end) {
-  const ForwardParams& p = job.params;
-  dispatch(p.act, p.at.data[kXBias], p.gated, job.dtype, [&](auto form, auto zero) {
-    using T = decltype(zero);
-    simd::for_each_piece<T>(p.at, job.pieces, begin, end, [](const auto& row, int64_t n) HWY_ATTR {
-      forward_row<decltype(form), T>(row, n);
-    });
   });
 }
 

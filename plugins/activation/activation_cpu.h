@@ -1,4 +1,4 @@
-// Declares the CPU kernels of the activations, and the jobs that the plugin hands them.
+// Declares the CPU kernels of the activations' gradients, and the jobs that the plugin hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,14 +14,8 @@ namespace activation {
 using opdock::kElementGrain;
 using opdock::Pieces;
 
-struct ForwardJob {
-  opdock_dtype dtype;  // float32, float16, bfloat16 or float64
-  Pieces pieces;
-  ForwardParams params;
-};
-
 struct BackwardJob {
-  opdock_dtype dtype;
+  opdock_dtype dtype;  // float32, float16, bfloat16 or float64
   Pieces pieces;
   BackwardParams params;  // the chunks' sums are float, or double for float64
   const void* partial;    // the chunks' sums: [chunks, columns]; null: none
@@ -29,8 +23,7 @@ struct BackwardJob {
 };
 
 OPDOCK_SIMD_DECLARE(
-    // Handle pieces begin … end - 1; pieces are counted over all rows, in order.
-    void forward(const ForwardJob& job, int64_t begin, int64_t end);
+    // Handles pieces begin … end - 1; pieces are counted over all rows, in order.
     void backward(const BackwardJob& job, int64_t begin, int64_t end);
     // Handles pieces of the chunks, in the order of chunks.
     void backward_sums(const BackwardJob& job, int64_t begin, int64_t end);

@@ -1,12 +1,11 @@
-// The activation ops on a GPU: one kernel for all forward ops and one or, with sums over rows, two
-// for all backward ops. A parameter selects the activation, which costs a memory-bound kernel
-// nothing.
+// The gradients of the activations on a GPU: one kernel or, with sums over rows, two for all ops. A
+// parameter selects the activation, which costs a memory-bound kernel nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "activation_math.cuh"
 #include "opdock/column_sums.cuh"
-#include "opdock/joined_elements.cuh"
+#include "opdock/elementwise.cuh"
 
 namespace activation {
 
@@ -20,53 +19,6 @@ OPDOCK_DEVICE void load_sum(const Packed<T>& x, const Packed<T>& bias, bool bias
   to_floats(bias, b);
   OPDOCK_UNROLL
   for (int k = 0; k < Size; ++k) sum[k] += b[k];
-}
-
-template <int Gated>
-struct Forward;
-template <>
-struct Forward<0> {
-  using In = TensorList<kX, kXBias>;
-};
-template <>
-struct Forward<1> {
-  using In = TensorList<kX, kXBias, kUp, kUpBias>;
-};
-
-// Gated: with `up`. Joined: calls for_joined_elements().
-template <class T, int Gated, int Joined>
-OPDOCK_DEVICE void compute(const ForwardParams& p) {
-  using In = typename Forward<Gated>::In;
-  const auto one = [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[1]) {
-    float x[vector_size<T>];
-    load_sum(in[0], in[1], p.at.data[kXBias], x);
-    activate<T>(p.act, x);
-    if constexpr (Gated != 0) {
-      float up[vector_size<T>];
-      load_sum(in[2], in[3], p.at.data[kUpBias], up);
-      OPDOCK_UNROLL
-      for (int k = 0; k < vector_size<T>; ++k) x[k] *= up[k];
-    }
-    from_floats(x, &out[0]);
-  };
-  if constexpr (Joined != 0) {
-    for_joined_elements<T, In, TensorList<kOut>>(p.at, one);
-  } else {
-    for_elements<T, In, TensorList<kOut>>(p.at, one);
-  }
-}
-
-// Many threads keep memory busy; with two tensors to read there are not enough registers for all of
-// them.
-template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kElementThreads, 4 - Gated)
-forward(ForwardParams p) {
-  compute<T, Gated, 0>(p);
-}
-template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kElementThreads, 4 - Gated)
-forward_joined(ForwardParams p) {
-  compute<T, Gated, 1>(p);
 }
 
 // Turns grad, the gradient of act(x) * up, into that of x, and up into its own gradient.
@@ -84,7 +36,8 @@ OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Si
   for (int k = 0; k < Size; ++k) up[k] *= x[k];
 }
 
-// For ops without biases.
+// For ops without biases. Many threads keep memory busy; with several tensors to read there are not
+// enough registers for all of them.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 3)
 backward(BackwardParams p) {

@@ -9,15 +9,6 @@ namespace activation {
 
 enum Activation : int { kIdentity, kRelu, kGeluTanh, kGeluErf, kSilu };
 
-// Places of the forward ops' tensors: out = act(x + x_bias) * (up + up_bias).
-enum ForwardTensor : int { kOut, kX, kXBias, kUp, kUpBias, kForwardTensors };
-
-struct ForwardParams {
-  int act;    // an Activation
-  int gated;  // there is an `up`
-  opdock::Elements<kForwardTensors> at;
-};
-
 // Places of the backward ops' tensors: the gradients of x and up are computed from that of out.
 enum BackwardTensor : int { kGradX, kGradUp, kGrad, kOfX, kOfXBias, kOfUp, kOfUpBias };
 inline constexpr int kBackwardTensors = 7;
