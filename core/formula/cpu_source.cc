@@ -425,7 +425,7 @@ std::string cpu_source(const Graph& graph, std::string_view function_name, bool 
 }
 
 std::vector<std::string> cpu_source_arguments() {
-  return {"-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"};
+  return {"-std=c++17", "-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"};
 }
 
 }  // namespace opdock::formula

@@ -19,6 +19,7 @@ using formula::Argument;
 using formula::DeviceShape;
 using formula::Graph;
 using formula::Operand;
+using formula::Type;
 
 // Returns what an argument may be, the usual one first.
 std::vector<Argument> choices_of(const SchemaParam& param, const Argument& usual,
@@ -33,9 +34,18 @@ std::vector<Argument> choices_of(const SchemaParam& param, const Argument& usual
     }
   }
   if (param.type.tag == OPDOCK_TAG_STRING) {
-    for (const std::string& text : texts) {
+    std::vector<std::string> all = texts;
+    // An empty text stands for those with which the formula does not compare, if none is the usual.
+    if (std::find(texts.begin(), texts.end(), usual.text) != texts.end()) all.emplace_back();
+    for (const std::string& text : all) {
       other.text = text;
       if (text != usual.text || !usual.is_present) choices.push_back(other);
+    }
+  }
+  if (param.type.tag == OPDOCK_TAG_DTYPE) {
+    for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBfloat16}) {
+      other.type = type;
+      if (type != usual.type || !usual.is_present) choices.push_back(other);
     }
   }
   if (param.type.optional && usual.is_present) {

@@ -17,7 +17,7 @@ namespace opdock {
 
 // Limits, so that a plugin with many choices does not take minutes to build. What is beyond them is
 // compiled when a call first needs it.
-inline constexpr size_t kMaxChoices = 16;        // combinations of an op's choices, for each dtype
+inline constexpr size_t kMaxChoices = 32;        // combinations of an op's choices, for each dtype
 inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
 inline constexpr size_t kMaxAheadSource = size_t{4} << 20;  // bytes, of a plugin's kernels
 inline constexpr size_t kMaxAheadFunctions = 128;           // of a plugin's CPU code
@@ -28,8 +28,9 @@ struct AheadGraphs {
 };
 
 // Returns the graphs of calls whose tensors all have one of `types` and rows: for each type and
-// each combination of the op's bools, of the strings with which the formula compares, and of
-// optional arguments that are there or not; the defaults come first. Formulas with reductions also
+// each combination of the op's bools, of the strings with which the formula compares and another
+// one, of float32, float16 and bfloat16 where it takes a dtype, and of optional arguments that are
+// there or not; the defaults come first. Formulas with reductions also
 // have a graph for tensors behind the first one that are the same in all rows. formula: over
 // formula_parameters(schema).
 AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,

@@ -34,22 +34,19 @@ opdock_status run(const opdock_call*, const opdock_value*, uint32_t count, opdoc
 }
 
 const char* const shape_rules[] = {"like x"};
-const opdock_op op = {sizeof(opdock_op),
-                      OPDOCK_OP_THREAD_SAFE,
-                      NAME "(Tensor x) -> Tensor",
-                      "Does nothing.",
-                      0,
-                      1,
-                      shape_rules,
-                      nullptr,
-                      nullptr,
-                      0,
-                      0,
-                      plan,
-                      nullptr,
-                      run,
-                      nullptr,
-                      nullptr};
+// All other members are 0.
+const opdock_op op = [] {
+  opdock_op made = {};
+  made.struct_size = sizeof made;
+  made.flags = OPDOCK_OP_THREAD_SAFE;
+  made.schema = NAME "(Tensor x) -> Tensor";
+  made.doc = "Does nothing.";
+  made.num_shape_rules = 1;
+  made.shape_rules = shape_rules;
+  made.plan = plan;
+  made.run = run;
+  return made;
+}();
 const opdock_op* const ops[] = {&op};
 const opdock_plugin plugin = {sizeof(opdock_plugin),
                               OPDOCK_ABI_MAJOR,

@@ -51,11 +51,42 @@ TEST(Ahead, EachTypeAndEachChoice) {
   EXPECT_EQ(all.graphs[0].scalars().size(), 1u);
 }
 
+TEST(Ahead, OtherTextsAndDtypesAreChoices) {
+  const AheadGraphs texts = graphs_of("f(Tensor x, str mode=\"a\") -> Tensor",
+                                      "return exp(x) if mode == \"a\" else x + 1");
+  EXPECT_EQ(num_different(texts.graphs), 2u);
+  const AheadGraphs types = graphs_of("f(Tensor x, ScalarType? dtype=None) -> Tensor",
+                                      "to(x * 2, dtype if dtype else float32)", {Type::kInt8});
+  EXPECT_EQ(num_different(types.graphs), 3u);
+}
+
+TEST(Ahead, CpuCodeHasANameOfItsOwnContents) {
+  const auto code_of = [](const char* text, Type type) {
+    AheadCpuCode code;
+    EXPECT_TRUE(add_ahead_cpu_code(
+        graphs_of("f(Tensor x, Tensor y) -> Tensor", text, {type}).graphs, &code));
+    return code;
+  };
+  const AheadCpuCode first = code_of("x * y + 1", Type::kFloat32);
+  ASSERT_EQ(first.names.size(), 1u);
+  EXPECT_NE(first.source.find("void " + first.names[0] + "("), std::string::npos);
+  EXPECT_EQ(code_of("p = x * y\nreturn p + 1", Type::kFloat32).names, first.names);
+  EXPECT_NE(code_of("x * y + 2", Type::kFloat32).names, first.names);
+  EXPECT_NE(code_of("x * y + 1", Type::kFloat16).names, first.names);
+  // Calls with tensors of one dimension run the same code.
+  const Schema schema = *parse_schema("f(Tensor x, Tensor y) -> Tensor", nullptr);
+  const formula::Formula formula("x * y + 1", formula_parameters(schema));
+  formula::Argument x;
+  x.rank = 1;
+  EXPECT_EQ(cpu_code_name(formula.graph({x, x})), first.names[0]);
+}
+
 TEST(Ahead, ChoicesHaveALimit) {
-  const std::string schema = "f(Tensor x, bool a, bool b, bool c, bool d, bool e=True) -> Tensor";
+  const std::string schema =
+      "f(Tensor x, bool a, bool b, bool c, bool d, bool e, bool f=True) -> Tensor";
   const std::string text =
       "p = x + 1 if a else x\nq = p * 3 if b else p\nr = q - 5 if c else q\n"
-      "s = exp(r) if d else r\nreturn tanh(s) if e else s";
+      "s = exp(r) if d else r\nt = sqrt(s) if f else s\nreturn tanh(t) if e else t";
   const AheadGraphs found = graphs_of(schema, text, {Type::kFloat32, Type::kFloat16});
   EXPECT_FALSE(found.is_whole);
   EXPECT_EQ(found.graphs.size(), 2 * kMaxChoices);
