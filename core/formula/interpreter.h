@@ -14,14 +14,15 @@ namespace opdock::formula {
 struct CpuProgram;
 
 // Floats are computed in float32 or float64. Each float32 function is accurate to 2 units in the
-// last place, each float64 function to 4 (to 64 if the result is below 1e-307), except two of
-// float64: logaddexp, which is accurate to 4 units of its larger argument, and gelu_tanh, which is
-// the exponential of a rounded number where x is negative, so that it is off by up to
-// 3 |x| (1.6 + 0.072 x²) more units: about a thousand at x = -16. 0.5 * x * (1 + tanh(…)), as
-// PyTorch has it, is 0 there, from -8 on. Integers wrap; dividing one by 0 gives 0. Numbers
-// that an integer type cannot hold become arbitrary integers. The rows of sums and products are
-// added up in float64. An empty row has the sum 0, the product 1, the mean NaN, the largest number
-// -infinity (of integers, the smallest of int64) and the index 0.
+// last place, sigmoid and silu to 4, each float64 function to 4; to 64 if the result is below the
+// normal numbers. Less exact are float64's logaddexp, which is accurate to 4 units of its larger
+// argument; gelu of negative numbers, to 32 units, of float64 to 16; and gelu_tanh, which is the
+// exponential of a rounded number where x is negative, so that it is off by up to
+// 3 |x| (1.6 + 0.072 x²) more units: about a thousand at x = -16. 0.5 * x * (1 + tanh(…)) and
+// 0.5 * x * (1 + erf(…)), as PyTorch has them, lose all digits there. Integers wrap; dividing one
+// by 0 gives 0. Numbers that an integer type cannot hold become arbitrary integers. The rows of
+// sums and products are added up in float64. An empty row has the sum 0, the product 1, the mean
+// NaN, the largest number -infinity (of integers, the smallest of int64) and the index 0.
 class Interpreter {
  public:
   explicit Interpreter(const Graph& graph);

@@ -36,7 +36,7 @@ void polynomial(const float* x, float* y, int64_t n) {
 }
 void silu(const float* x, const float* gate, const float* residual, float* y, int64_t n) {
   each(n, [&](int64_t i) HWY_ATTR {
-    const auto value = hn::Mul(opdock::formula::OPDOCK_SIMD_LEVEL::silu(d, hn::LoadU(d, x + i)),
+    const auto value = hn::Mul(opdock::formula::OPDOCK_SIMD_LEVEL::Silu()(d, hn::LoadU(d, x + i)),
                                hn::LoadU(d, gate + i));
     hn::StoreU(hn::Add(value, hn::LoadU(d, residual + i)), d, y + i);
   });

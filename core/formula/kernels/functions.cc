@@ -47,6 +47,8 @@ void add_functions(Kernels* kernels) {
   set(Code::kExp2, unary<float, Exp2>);
   set(Code::kSigmoid, unary<float, Sigmoid>);
   set(Code::kSilu, unary<float, Silu>);
+  set(Code::kGelu, unary<float, Gelu>);
+  set(Code::kGeluTanh, unary<float, GeluTanh>);
   set(Code::kExpm1, wide_unary<Expm1>);
   set(Code::kLog, wide_unary<Log>);
   set(Code::kLog2, wide_unary<Log2>);
@@ -55,8 +57,6 @@ void add_functions(Kernels* kernels) {
   set(Code::kTanh, wide_unary<Tanh>);
   set(Code::kErf, wide_unary<Erf>);
   set(Code::kErfc, wide_unary<Erfc>);
-  set(Code::kGelu, wide_unary<Gelu>);
-  set(Code::kGeluTanh, wide_unary<GeluTanh>);
   set(Code::kAsin, wide_unary<Asin>);
   set(Code::kAcos, wide_unary<Acos>);
   set(Code::kAtan, wide_unary<Atan>);
@@ -73,6 +73,10 @@ void add_functions(Kernels* kernels) {
   set(Code::kHypot, wide_binary<Hypot>);
   set(Code::kLogaddexp, wide_binary<Logaddexp>);
   set(Code::kPow, wide_binary<Pow>);
+  entry(kernels, Code::kSigmoid, CpuKind::kDouble) = unary<double, Sigmoid>;
+  entry(kernels, Code::kSilu, CpuKind::kDouble) = unary<double, Silu>;
+  entry(kernels, Code::kGelu, CpuKind::kDouble) = unary<double, Gelu>;
+  entry(kernels, Code::kGeluTanh, CpuKind::kDouble) = unary<double, GeluTanh>;
   entry(kernels, Code::kExp, CpuKind::kDouble) =
       guarded<double, NearExp, decltype([](double x) { return std::exp(x); })>;
   entry(kernels, Code::kLog, CpuKind::kDouble) =

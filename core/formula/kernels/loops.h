@@ -3,7 +3,7 @@
 #pragma once
 
 #include "formula/kernels/kernels.h"
-#include "opdock/formula_functions.hpp"
+#include "opdock/formula_activations.hpp"
 
 // The iterations of the loop that follows do not depend on each other: what it writes is not what
 // it reads, except at the same index. Clang warns of each such loop that it does not vectorize.

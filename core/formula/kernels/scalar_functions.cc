@@ -47,11 +47,7 @@ void add_scalar_functions(Kernels* kernels) {
   OPDOCK_SCALAR(kAtanh, std::atanh(x))
   OPDOCK_SCALAR(kErf, std::erf(x))
   OPDOCK_SCALAR(kErfc, std::erfc(x))
-  OPDOCK_SCALAR(kSigmoid, scalar::sigmoid(x))
-  OPDOCK_SCALAR(kSilu, scalar::silu(x))
   OPDOCK_SCALAR(kSoftplus, scalar::softplus(x))
-  OPDOCK_SCALAR(kGelu, scalar::gelu(x))
-  OPDOCK_SCALAR(kGeluTanh, scalar::gelu_tanh(x))
 #undef OPDOCK_SCALAR
 #define OPDOCK_SCALAR(code, expression) \
   set(Code::code, each2<double, double, decltype([](double x, double y) { return expression; })>);

@@ -23,8 +23,6 @@ namespace OPDOCK_SIMD_LEVEL {
   };
 OPDOCK_FUNCTION(Exp, exp(d, x))
 OPDOCK_FUNCTION(Exp2, exp2(d, x))
-OPDOCK_FUNCTION(Sigmoid, sigmoid(d, x))
-OPDOCK_FUNCTION(Silu, silu(d, x))
 OPDOCK_FUNCTION(Expm1, wide_expm1(d, x))
 OPDOCK_FUNCTION(Log, wide_log(d, x))
 OPDOCK_FUNCTION(Log2, hn::Mul(wide_log(d, x), hn::Set(d, 1.4426950408889634)))
@@ -33,8 +31,6 @@ OPDOCK_FUNCTION(Log1p, wide_log1p(d, x))
 OPDOCK_FUNCTION(Tanh, wide_tanh(d, x))
 OPDOCK_FUNCTION(Erf, wide_erf(d, x))
 OPDOCK_FUNCTION(Erfc, wide_erfc(d, x))
-OPDOCK_FUNCTION(Gelu, wide_gelu(d, x))
-OPDOCK_FUNCTION(GeluTanh, wide_gelu_tanh(d, x))
 // Highway's give numbers outside of [-1, 1], and for NaN.
 OPDOCK_FUNCTION(Asin, hn::IfThenElse(hn::Le(hn::Abs(x), hn::Set(d, 1.0)), hn::Asin(d, x),
                                      hn::Set(d, double(NAN))))

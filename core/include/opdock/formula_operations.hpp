@@ -79,12 +79,20 @@ HWY_INLINE Floats exp(Floats a) {
 HWY_INLINE Floats exp2(Floats a) {
   return exp2(FloatTag(), a);
 }
-HWY_INLINE Floats sigmoid(Floats a) {
-  return sigmoid(FloatTag(), a);
-}
-HWY_INLINE Floats silu(Floats a) {
-  return silu(FloatTag(), a);
-}
+#define OPDOCK_ACTIVATION(name, Functor)                   \
+  HWY_INLINE Floats name(Floats a) {                       \
+    return Functor()(FloatTag(), a);                       \
+  }                                                        \
+  HWY_INLINE Doubles name(Doubles a) {                     \
+    const DoubleTag d;                                     \
+    const DoubleV low = Functor()(d, a.low);               \
+    return {low, kHasHalves ? Functor()(d, a.high) : low}; \
+  }
+OPDOCK_ACTIVATION(sigmoid, Sigmoid)
+OPDOCK_ACTIVATION(silu, Silu)
+OPDOCK_ACTIVATION(gelu, Gelu)
+OPDOCK_ACTIVATION(gelu_tanh, GeluTanh)
+#undef OPDOCK_ACTIVATION
 
 // Floats are computed in double, and doubles by the functions of the C library.
 #define OPDOCK_WIDE(name, Functor, expression)                        \
@@ -99,8 +107,6 @@ HWY_INLINE Floats silu(Floats a) {
     return lane_by_lane<Doubles>(a, [](double x) -> double { return expression; }); \
   }
 OPDOCK_SCALAR(exp2, std::exp2(x))
-OPDOCK_SCALAR(sigmoid, scalar::sigmoid(x))
-OPDOCK_SCALAR(silu, scalar::silu(x))
 OPDOCK_SCALAR(sin, std::sin(x))
 OPDOCK_SCALAR(cos, std::cos(x))
 OPDOCK_SCALAR(tan, std::tan(x))
@@ -111,8 +117,6 @@ OPDOCK_WIDE(log1p, Log1p, std::log1p(x))
 OPDOCK_WIDE(tanh, Tanh, std::tanh(x))
 OPDOCK_WIDE(erf, Erf, std::erf(x))
 OPDOCK_WIDE(erfc, Erfc, std::erfc(x))
-OPDOCK_WIDE(gelu, Gelu, scalar::gelu(x))
-OPDOCK_WIDE(gelu_tanh, GeluTanh, scalar::gelu_tanh(x))
 OPDOCK_WIDE(asin, Asin, std::asin(x))
 OPDOCK_WIDE(acos, Acos, std::acos(x))
 OPDOCK_WIDE(atan, Atan, std::atan(x))

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "opdock/formula_functions.hpp"
+#include "opdock/formula_activations.hpp"
 
 namespace opdock {
 namespace formula {
