@@ -103,15 +103,12 @@ def others():
         ("linear", (x, weight, torch.randn(6)), {"activation": "relu"}),
         ("linear", (x, weight.t().contiguous()), {"transposed": False}),
         ("mlp", (x, weight, torch.randn(8, 6)), {}),
-        ("moe_res_matmul", (x, torch.randn(16), residual), {}),
         ("noop", (x,), {}),
         ("noop_launch", (x,), {}),
         ("norm_linear", (x, weight), {"norm": "rms"}),
         ("norm_mlp", (x, square, square), {}),
         ("norm_mlp", (x, square, square), {"residual": residual}),
         ("pad_rows", (x, 5, 9), {}),
-        ("residual_add", (x, residual, x + 1), {"bias": vector, "divisor": 2.0}),
-        ("vector_add", (x, residual), {"gamma": 0.5}),
     ]
 
 

@@ -186,6 +186,18 @@ OPDOCK_DEVICE T gelu_tanh(T x) {
   const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
   return T(0.5) * x * (T(1) + tanh(inner));
 }
+// Those of floats, which are as exact as PyTorch's.
+OPDOCK_DEVICE float silu(float x) {
+  float s;
+  return opdock::abs(x) < 80.0f ? ActivationMath<float>::silu(x, &s) : x * sigmoid(x);
+}
+OPDOCK_DEVICE float gelu(float x) {
+  return ActivationMath<float>::gelu(x);
+}
+OPDOCK_DEVICE float gelu_tanh(float x) {
+  float s, rest;
+  return ActivationMath<float>::gelu_tanh(x, x * x, &s, &rest);
+}
 template <class T>
 OPDOCK_DEVICE T logaddexp(T a, T b) {
   if (a == b && !isfinite(a)) return a;

@@ -202,6 +202,17 @@ HWY_INLINE V divide_by_one_more(D d, V x, V y) {
   return hn::Div(x, hn::MulAdd(half, hn::Set(d, T(2)), hn::Set(d, T(1))));
 }
 
+// Returns x / (1 + e^-w), where w has the sign of x and is above kMinPower: for positive x as
+// x - x / (1 + e^w), in which little is rounded.
+template <class D, class V>
+HWY_INLINE V times_sigmoid(D d, V x, V w) {
+  using T = hn::TFromD<D>;
+  // Of an infinite x the quotient would be infinite too.
+  const V finite = hn::Min(x, hn::Set(d, static_cast<T>(1e30)));
+  const V rest = divide_by_one_more(d, finite, hn::Min(hn::Abs(w), hn::Set(d, T(-kMinPower<T>))));
+  return hn::IfNegativeThenElse(w, rest, hn::Sub(x, rest));  // -0 counts as negative
+}
+
 // Returns x Phi(x) for x above kMinNormal.
 template <class D, class V>
 HWY_INLINE V gelu_of_usual(D d, V x) {
@@ -255,10 +266,10 @@ struct GeluTanh {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V x) const {
     using T = hn::TFromD<D>;
-    const V slope = hn::MulAdd(hn::Mul(x, x), hn::Set(d, T(-0.07135481627260025)),
-                               hn::Set(d, T(-1.5957691216057308)));
-    const V y = hn::Mul(x, slope);
-    OPDOCK_TWO_WAYS(hn::Neg(y), kMinPower<T>, divide_by_one_more(d, x, y), long_gelu_tanh(d, x))
+    const V slope = hn::MulAdd(hn::Mul(x, x), hn::Set(d, T(0.07135481627260025)),
+                               hn::Set(d, T(1.5957691216057308)));
+    const V w = hn::Mul(x, slope);
+    OPDOCK_TWO_WAYS(w, kMinPower<T>, times_sigmoid(d, x, w), long_gelu_tanh(d, x))
   }
 };
 #undef OPDOCK_TWO_WAYS
