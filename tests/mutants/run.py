@@ -109,7 +109,7 @@ class Build:
 
     def make(self, targets, log):
         """Builds the targets; raises Broken if that fails."""
-        words = ["ninja", "-C", str(self.folder), f"-j{os.cpu_count()}", *targets]
+        words = ["ninja", "-C", str(self.folder), f"-j{len(os.sched_getaffinity(0))}", *targets]
         if targets and run(words, os.environ, ROOT, log, None) != 0:
             raise Broken(f"it does not build (log: {log.name})")
 
