@@ -46,7 +46,8 @@ class Driver {
   virtual Status launch(FunctionHandle function, void* stream, const opdock_launch& launch) = 0;
 
   // Allocates and releases stream-ordered memory, for workspaces and for outputs that the host
-  // allocates.
+  // allocates. Memory that is released while its stream is captured, and that was not allocated in
+  // the capture, is freed by the next allocation or release on the stream after the capture.
   virtual Status allocate(int index, void* stream, uint64_t bytes, void** out) = 0;
   virtual Status release(int index, void* stream, void* memory) = 0;
 

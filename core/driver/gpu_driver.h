@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "driver/driver.h"
 #include "driver/gpu_table.h"
@@ -45,7 +48,9 @@ class GpuDriver : public Driver {
   Status allocate(int index, void* stream, uint64_t bytes, void** out) final {
     Gpu* gpu = nullptr;
     Status done = find_gpu(index, &gpu);
-    return done.ok() ? allocate_impl(*gpu, stream, bytes, out) : done;
+    if (!done.ok()) return done;
+    if (has_deferred_.load(std::memory_order_relaxed)) free_deferred(*gpu, index, stream);
+    return allocate_impl(*gpu, stream, bytes, out);
   }
 
   Status release(int index, void* stream, void* memory) final {
@@ -55,7 +60,16 @@ class GpuDriver : public Driver {
     void* previous = nullptr;
     done = this->enter(index, stream, &previous);
     if (!done.ok()) return done;
+    if (has_deferred_.load(std::memory_order_relaxed)) free_deferred(*gpu, index, stream);
     done = free_impl(*gpu, stream, memory);
+    // A graph may free only what it has allocated, so a capture refuses other memory.
+    bool is_captured = false;
+    if (!done.ok() && is_capturing(stream, &is_captured).ok() && is_captured) {
+      const std::lock_guard lock(deferred_mutex_);
+      deferred_.push_back({index, stream, memory});
+      has_deferred_.store(true, std::memory_order_relaxed);
+      done = {};
+    }
     this->leave(previous);
     return done;
   }
@@ -89,6 +103,28 @@ class GpuDriver : public Driver {
   virtual Status allocate_impl(const Gpu& gpu, void* stream, uint64_t bytes, void** out) = 0;
   virtual Status free_impl(const Gpu& gpu, void* stream, void* memory) = 0;
   virtual Status ask_capturing(void* stream, int* capturing) = 0;
+
+  // Memory whose release was refused because its stream was being captured.
+  struct Deferred {
+    int index;
+    void* stream;
+    void* memory;
+  };
+
+  // Frees what a capture of this stream has kept from being freed. The stream's context is current.
+  void free_deferred(const Gpu& gpu, int index, void* stream) {
+    bool is_captured = false;
+    if (!is_capturing(stream, &is_captured).ok() || is_captured) return;
+    const std::lock_guard lock(deferred_mutex_);
+    std::erase_if(deferred_, [&](const Deferred& one) {
+      return one.index == index && one.stream == stream && free_impl(gpu, stream, one.memory).ok();
+    });
+    has_deferred_.store(!deferred_.empty(), std::memory_order_relaxed);
+  }
+
+  std::mutex deferred_mutex_;
+  std::vector<Deferred> deferred_;
+  std::atomic<bool> has_deferred_{false};
 };
 
 }  // namespace opdock

@@ -139,6 +139,12 @@ int synchronize(void* stream) {
   return call(either("cuStreamSynchronize", "hipStreamSynchronize"), stream);
 }
 
+size_t available_memory() {
+  size_t bytes = 0, total = 0;
+  EXPECT_EQ(call(either("cuMemGetInfo_v2", "hipMemGetInfo"), &bytes, &total), 0);
+  return bytes;
+}
+
 int query(void* stream) {
   return call(either("cuStreamQuery", "hipStreamQuery"), stream);
 }

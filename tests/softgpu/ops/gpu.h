@@ -48,6 +48,8 @@ int to_device(void* to, const void* from, size_t bytes, void* stream);
 int to_host(void* to, const void* from, size_t bytes, void* stream);
 int synchronize(void* stream);
 int query(void* stream);
+// Returns how many bytes of the current GPU's memory are free.
+size_t available_memory();
 int hold(void* stream, Gate* gate);
 // Makes work given to stream `then` from now on wait for the work that `first` has now.
 void order(void* first, void* then);

@@ -1,6 +1,7 @@
 // Tests the host and a plugin over software GPUs, from C++: streams, graphs, devices and threads,
 // and the effect of a missing order. It also runs under the sanitizers.
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -185,6 +186,35 @@ TEST_P(SoftGpu, ACaptureThatIsNotPreparedForIsRefused) {
       EXPECT_NE(std::string(error.what()).find("prepare"), std::string::npos) << error.what();
     }
     EXPECT_TRUE(events("launch").empty());
+  });
+}
+
+// A graph may free only what it has allocated, so the driver refuses to free the result meanwhile.
+TEST_P(SoftGpu, AResultThatIsFreedDuringACaptureIsFreedAfterIt) {
+  gpu_child(GetParam(), json::object(), [] {
+    opdock::Runtime runtime;
+    const opdock::Function softmax = runtime.function("softmax");
+    softmax.prepare(device());
+    void* const stream = new_stream();
+    void* const x = new_memory(kBytes);
+    std::vector<float> found;
+    const std::vector<float> values = numbers(3);
+    ASSERT_EQ(to_device(x, values.data(), kBytes, stream), 0);
+    const opdock_call_options options = on(stream);
+    const auto available = [&] {
+      EXPECT_EQ(read(x, &found, stream), 0);  // what was enqueued is done
+      return available_memory();
+    };
+    softmax.into({}, &options, rows(x));
+    const size_t before = available();
+    std::optional<opdock::ResultList> result = softmax.into({}, &options, rows(x));
+    EXPECT_LT(available(), before);
+    ASSERT_EQ(begin_capture(stream), 0);
+    result.reset();
+    end_capture(stream);
+    softmax.into({}, &options, rows(x));
+    EXPECT_EQ(available(), before);
+    EXPECT_TRUE(findings().empty()) << findings().front();
   });
 }
 
