@@ -1,5 +1,6 @@
 // Checks of a call's arguments that need no knowledge of the op.
 // SPDX-License-Identifier: Apache-2.0
+#include "base/quantity.h"
 #include "call/call.h"
 #include "call/tensor_arguments.h"
 #include "call/tensor_check.h"
@@ -123,7 +124,7 @@ opdock_device device_without_tensor(const opdock_value* args, uint32_t num_args)
 [[gnu::cold, gnu::noinline]] Target* refuse_count(const Refusal& refuse, uint32_t num_args) {
   *refuse.status = OPDOCK_INVALID_ARGUMENT;
   refuse.error.write(refuse.function.schema().name,
-                     ": found " + std::to_string(num_args) + " arguments, wanted all " +
+                     ": found " + quantity(num_args, "argument") + ", wanted all " +
                          std::to_string(refuse.function.num_params()) +
                          " of the schema; opdock_bind fills in defaults");
   return nullptr;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/quantity.h"
 #include "call/call.h"
 #include "call/tensor_check.h"
 #include "schema/dtype.h"
@@ -80,8 +81,8 @@ opdock_status check_outputs(const opdock_function& function, const Target& targe
                             const opdock_plan& plan, opdock_tensor* const* outputs,
                             uint32_t num_outputs, bool may_lack, const ErrorBuffer& error) {
   if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
-    error.write(function.schema().name, ": found " + std::to_string(num_outputs) +
-                                            " outputs, wanted " + std::to_string(plan.num_outputs) +
+    error.write(function.schema().name, ": found " + quantity(num_outputs, "output") + ", wanted " +
+                                            std::to_string(plan.num_outputs) +
                                             ", one for each fresh tensor that was planned");
     return OPDOCK_INVALID_ARGUMENT;
   }

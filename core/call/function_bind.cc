@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/quantity.h"
 #include "call/function.h"
 #include "schema/dtype.h"
 
@@ -152,9 +153,9 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
   uint64_t given = 0;  // one bit per parameter; kMaxParams is 64
   if (num_positional > count) {
     return refuse_argument(function, error,
-                           "found " + std::to_string(num_positional) +
-                               " positional arguments, wanted at most " + std::to_string(count) +
-                               " (" + names_of(function) + "); remove some");
+                           "found " + quantity(num_positional, "positional argument") +
+                               ", wanted at most " + std::to_string(count) + " (" +
+                               names_of(function) + "); remove some");
   }
   for (uint32_t i = 0; i < num_positional; ++i) {
     if ((params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/infer.h"
 
+#include "base/quantity.h"
 #include "call/tensor_arguments.h"
 #include "call/tensor_check.h"
 
@@ -19,7 +20,7 @@ opdock_status check(const opdock_function& function, std::span<const opdock_valu
                     const ErrorBuffer& error) {
   if (args.size() != function.num_params()) {
     return unfit(function, error,
-                 "found " + std::to_string(args.size()) + " arguments, wanted all " +
+                 "found " + quantity(args.size(), "argument") + ", wanted all " +
                      std::to_string(function.num_params()) +
                      " of the schema; opdock_bind fills in defaults");
   }
@@ -42,7 +43,7 @@ opdock_status check(const opdock_function& function, std::span<const opdock_valu
   if (!problem.empty()) return unfit(function, error, problem);
   if (function.rules().size() == function.fresh()) return OPDOCK_OK;
   return unfit(function, error,
-               "found " + std::to_string(function.rules().size()) + " shape rules, wanted " +
+               "found " + quantity(function.rules().size(), "shape rule") + ", wanted " +
                    std::to_string(function.fresh()) +
                    "; the plugin that provides the op must declare them");
 }
@@ -82,7 +83,7 @@ opdock_status infer(const opdock_function& function, std::span<const opdock_valu
   }
   if (needed == outputs.size()) return OPDOCK_OK;
   return unfit(function, error,
-               "found room for " + std::to_string(outputs.size()) + " outputs, wanted " +
+               "found room for " + quantity(outputs.size(), "output") + ", wanted " +
                    std::to_string(needed) + "; ask opdock_count_results");
 }
 

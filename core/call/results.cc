@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/quantity.h"
 #include "call/call.h"
 #include "opdock/types.hpp"
 #include "schema/dtype.h"
@@ -45,7 +46,7 @@ opdock_status count_results(Invocation* in, const opdock_value* args) {
   const std::vector<ShapeRule>& rules = in->target->rules;
   if (rules.size() != in->function.fresh()) {
     return in->fail(OPDOCK_INTERNAL, "plugin \"" + in->target->plugin + "\" has " +
-                                         std::to_string(rules.size()) + " shape rules, wanted " +
+                                         quantity(rules.size(), "shape rule") + ", wanted " +
                                          std::to_string(in->function.fresh()) +
                                          "; report it to the plugin's author");
   }
@@ -112,7 +113,7 @@ opdock_status ResultSet::take(const opdock_plan& plan, bool may_lack, const Erro
   const opdock_function& function = in_.function;
   if (count_ != function.num_results() || (callers_ == nullptr && count_ != 0)) {
     error.write(function.schema().name,
-                ": found room for " + std::to_string(count_) + " results, wanted " +
+                ": found room for " + quantity(count_, "result") + ", wanted " +
                     std::to_string(function.num_results()) +
                     ", one for each that the schema returns; pass that many");
     return OPDOCK_INVALID_ARGUMENT;

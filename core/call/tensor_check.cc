@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/tensor_check.h"
 
+#include "base/quantity.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -12,7 +13,7 @@ std::string describe(TensorProblem problem, const opdock_tensor* tensor) {
     case TensorProblem::kNull:
       return "found no tensor behind the pointer, wanted one; pass a tensor";
     case TensorProblem::kDimensions:
-      return "found " + std::to_string(tensor->ndim) + " dimensions, wanted 0 to " +
+      return "found " + quantity(tensor->ndim, "dimension") + ", wanted 0 to " +
              std::to_string(OPDOCK_MAX_NDIM) + "; reshape it";
     case TensorProblem::kNoShape:
       return "found a shape of NULL, wanted its sizes; fill it in";

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <filesystem>
 
+#include "base/quantity.h"
 #include "commands.h"
 #include "fmt/format.h"
 #include "report_text.h"
@@ -60,40 +61,40 @@ void print_entries(const Report& report, bool only_bad) {
 void print_result(const std::string& action, const std::string& file, const Report& report) {
   const std::string folder = text_of(report, "folder");
   const auto number = [&](const char* key) { return report.at(key).get<size_t>(); };
+  const auto entries = [&](const char* key) { return quantity(number(key), "entry"); };
   const auto size = [&](const char* key) { return size_text(report.at(key)); };
   if (action == "ls") {
     print_entries(report, false);
-    print(fmt::format("{}{} in {} entries of at most {}, in {}\n",
-                      report.at("entries").empty() ? "" : "\n", size("bytes"),
-                      report.at("entries").size(), size("max_bytes"), folder));
+    print(fmt::format("{}{} in {} of at most {}, in {}\n", report.at("entries").empty() ? "" : "\n",
+                      size("bytes"), quantity(report.at("entries").size(), "entry"),
+                      size("max_bytes"), folder));
   } else if (action == "verify") {
     print_entries(report, true);
-    const size_t damaged = count_of(report, "damaged");
-    print(fmt::format("{} entries are good, {} {} damaged{}\n", count_of(report, "good"), damaged,
-                      damaged == 1 ? "is" : "are",
+    const size_t good = count_of(report, "good"), damaged = count_of(report, "damaged");
+    print(fmt::format("{} {} good, {} {} damaged{}\n", quantity(good, "entry"),
+                      good == 1 ? "is" : "are", damaged, damaged == 1 ? "is" : "are",
                       damaged == 0 ? "" : " and set aside, to be made again"));
   } else if (action == "gc") {
     if (report.at("busy").get<bool>()) {
       print("Another process is at it.\n");
       return;
     }
-    print(fmt::format(
-        "removed {} entries ({}) and {} temporary files; {} are left{}\n", number("removed"),
-        size("removed_bytes"), number("swept"), size("bytes"),
-        number("in_use") == 0 ? "" : fmt::format(" ({} entries are in use)", number("in_use"))));
+    print(fmt::format("removed {} ({}) and {}; {} are left{}\n", entries("removed"),
+                      size("removed_bytes"), quantity(number("swept"), "temporary file"),
+                      size("bytes"),
+                      number("in_use") == 0 ? "" : fmt::format(" ({} in use)", entries("in_use"))));
   } else if (action == "clear") {
     print(fmt::format(
-        "removed {} entries ({}) from {}{}\n", number("removed"), size("removed_bytes"), folder,
-        number("in_use") == 0 ? ""
-                              : fmt::format("; {} are in use and were kept", number("in_use"))));
+        "removed {} ({}) from {}{}\n", entries("removed"), size("removed_bytes"), folder,
+        number("in_use") == 0 ? "" : fmt::format("; {} in use stayed", entries("in_use"))));
   } else if (action == "export") {
     for (const Report& path : report.at("left_out")) {
       print_error("left out " + printable(path.get<std::string>()));
     }
-    print(fmt::format("wrote {} entries ({}) to {}\n", number("exported"), size("bytes"),
-                      printable(file)));
+    print(
+        fmt::format("wrote {} ({}) to {}\n", entries("exported"), size("bytes"), printable(file)));
   } else {
-    print(fmt::format("took over {} entries from {}; {} were there already\n", number("imported"),
+    print(fmt::format("took over {} from {}; already there: {}\n", entries("imported"),
                       printable(file), number("present")));
   }
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/quantity.h"
 #include "base/texts.h"
 #include "fmt/format.h"
 #include "report_text.h"
@@ -164,12 +165,13 @@ std::string machine_text(const Report& machine) {
 std::string counts_text(const Report& report) {
   const Report& summary = report.at("summary");
   const auto number = [&](const char* name) { return summary.at(name).get<uint64_t>(); };
-  std::string text =
-      fmt::format("{} of {} packages usable, {} undecided, {} rejected; {} files", number("usable"),
-                  number("packages"), number("undecided"), number("rejected"), number("files"));
+  std::string text = fmt::format("{} of {} usable, {} undecided, {} rejected; {}", number("usable"),
+                                 quantity(number("packages"), "package"), number("undecided"),
+                                 number("rejected"), quantity(number("files"), "file"));
   if (number("skipped") != 0) text += fmt::format(", {} not looked at", number("skipped"));
   if (number("pure") != 0) {
-    text += fmt::format("; {} more packages have no native code", number("pure"));
+    text += fmt::format("; {} {} no native code", quantity(number("pure"), "more package"),
+                        number("pure") == 1 ? "has" : "have");
   }
   return text + fmt::format(" ({:.1f} s)", summary.at("seconds").get<double>());
 }

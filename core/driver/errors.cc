@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/quantity.h"
+
 namespace opdock {
 
 std::optional<ErrorMeaning> common_meaning(int result) {
@@ -46,8 +48,8 @@ Status describe_error(const char* function, int result, const char* name, const 
 }
 
 Status wrong_argument_count(uint32_t found, size_t wanted) {
-  return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(found) +
-                               " arguments, wanted the kernel's " + std::to_string(wanted) +
+  return {OPDOCK_INTERNAL, "launch(): found " + quantity(found, "argument") +
+                               ", wanted the kernel's " + std::to_string(wanted) +
                                "; rebuild the plugin, or pass the arguments that the kernel "
                                "declares"};
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/quantity.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -51,9 +52,9 @@ void check_fit(const Schema& schema, const formula::Formula& formula) {
   if (schema.first_tensor() < 0)
     throw formula::Error("found no tensor among the parameters, wanted at least one");
   if (schema.returns.size() != formula.num_results())
-    throw formula::Error("found " + std::to_string(formula.num_results()) +
-                         " results of the formula, wanted the " +
-                         std::to_string(schema.returns.size()) + " of the schema");
+    throw formula::Error("found " + quantity(formula.num_results(), "result") +
+                         " of the formula, wanted the " + std::to_string(schema.returns.size()) +
+                         " of the schema");
   for (const SchemaReturn& result : schema.returns) {
     if (result.type.tag != OPDOCK_TAG_TENSOR || result.type.list || result.type.optional)
       throw formula::Error("found a result of type " + to_text(result.type) +

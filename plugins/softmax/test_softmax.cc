@@ -247,7 +247,7 @@ TEST(SoftmaxRefuses, BadArgumentsByName) {
       {call_bad(integers.value()), "'x'", "int32"},
       {call_bad(doubles.value(), none(), false, OPDOCK_CUDA), "'x'", "float64"},
       {call_bad(scalar.value()), "'x'", "0 dimensions"},
-      {call_bad(vector.value(), none(), true), "'x'", "1 dimensions"},
+      {call_bad(vector.value(), none(), true), "'x'", "1 dimension"},
       {call_bad(columns.value()), "'x'", "strides [1, 8]"},
       {call_bad(odd.value()), "'x'", "address"},
       {call_bad(x.value(), half_mask.value()), "'mask'", "float16"},

@@ -69,8 +69,8 @@ bool too_many(const FunctionInfo& info, Py_ssize_t given) {
     advice = "; pass the others by name, such as " + next + "=…";
   }
   raise(kArgumentError, call_name(info) + ": found " + std::to_string(given) +
-                            " positional arguments, wanted at most " +
-                            std::to_string(info.num_positional) + advice);
+                            (given == 1 ? " positional argument" : " positional arguments") +
+                            ", wanted at most " + std::to_string(info.num_positional) + advice);
   return false;
 }
 

@@ -200,8 +200,8 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
   if (target == nullptr) return nullptr;
   if (target->has_sizes && target->sizes.size() != count) {
     refuse(kArgumentError, kernel,
-           "found " + std::to_string(count) + " arguments after grid and block, wanted " +
-               std::to_string(target->sizes.size()));
+           "found " + std::to_string(count) + (count == 1 ? " argument" : " arguments") +
+               " after grid and block, wanted " + std::to_string(target->sizes.size()));
     return nullptr;
   }
   // This imports arrays of libraries without a stream, which have addresses only afterwards.

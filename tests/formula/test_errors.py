@@ -148,7 +148,7 @@ def test_faulty_texts():
     text = error(opdock.formula, "x + 1", "f(Tensor x, Tensor y) -> Tensor")
     assert '"y"' in text
     assert error(opdock.formula, "x + 1", "f(Tensor x) -> (Tensor, Tensor)") == (
-        "formula: found 1 results of the formula, wanted the 2 of the schema"
+        "formula: found 1 result of the formula, wanted the 2 of the schema"
     )
     assert error(opdock.formula, "x + 1", "f(Tensor[] x) -> Tensor") == (
         "parameter 'x': found Tensor[], wanted Tensor, float, int, bool, str or ScalarType, which "

@@ -280,7 +280,7 @@ def test_wrong_arguments_name_their_place(softgpu):
     lines = out.splitlines()
     expected = [
         ("ArgumentError", "grid and block"),
-        ("ArgumentError", "found 1 arguments after grid and block, wanted 4"),
+        ("ArgumentError", "found 1 argument after grid and block, wanted 4"),
         ("ArgumentError", "found 5 arguments"),
         (
             "InvalidArgumentError",

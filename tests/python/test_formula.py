@@ -63,7 +63,7 @@ def test_a_result_may_be_written_into_a_parameter():
     [
         ("x +", None, "line 1, column 4"),
         ("sine(x)", None, 'found "sine", wanted a function; did you mean sin or'),
-        ("x", "f(Tensor x) -> (Tensor, Tensor)", "found 1 results of the formula, wanted the 2"),
+        ("x", "f(Tensor x) -> (Tensor, Tensor)", "found 1 result of the formula, wanted the 2"),
         ("x", "f(Device x) -> Tensor", "parameter 'x': found Device, wanted Tensor, float, int"),
         ("x", "f(Tensor x", "schema-invalid|found"),
         ("1.0", None, "found no tensor among the parameters"),

@@ -349,7 +349,8 @@ class Function {
     if (tensors.size() < outputs.size()) {
       throw Error(
           OPDOCK_INVALID_ARGUMENT,
-          detail::concat(info().name, ": found ", outputs.size(), " outputs, wanted at most ",
+          detail::concat(info().name, ": found ", outputs.size(),
+                         outputs.size() == 1 ? " output" : " outputs", ", wanted at most ",
                          tensors.size(), ", one for each result with fresh tensors; pass fewer"));
     }
     call(options, Arguments(args...), &results);

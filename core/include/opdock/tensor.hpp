@@ -184,7 +184,9 @@ class Check {
   const Check& ndim(int32_t wanted) const { return ndim(wanted, wanted); }
   const Check& ndim(int32_t least, int32_t most) const {
     if (x_.ndim() >= least && x_.ndim() <= most) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, detail::concat(x_.ndim(), " dimensions, shape ", x_.shape_text()),
+    fail(OPDOCK_INVALID_ARGUMENT,
+         detail::concat(x_.ndim(), x_.ndim() == 1 ? " dimension" : " dimensions", ", shape ",
+                        x_.shape_text()),
          least == most             ? detail::concat(least)
          : most >= OPDOCK_MAX_NDIM ? detail::concat(least, " or more")
                                    : detail::concat(least, " to ", most),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/quantity.h"
 #include "base/reason.h"
 #include "base/sentence.h"
 #include "base/sha256.h"
@@ -172,6 +173,14 @@ TEST(Printable, EscapesWhatTurnsALineAroundOrHides) {
       {"\xf3\xa0\x81\x81", "\\U000e0041"},     // a tag character
       {"a\xff\xe2\x80", "a\\xff\\xe2\\x80"}};  // not UTF-8
   for (const auto& [text, shown] : kRows) EXPECT_EQ(printable(text), shown);
+}
+
+TEST(Quantity, HasOneOrTheOtherForm) {
+  EXPECT_EQ(quantity(1, "result"), "1 result");
+  EXPECT_EQ(quantity(0, "result"), "0 results");
+  EXPECT_EQ(quantity(-1, "dimension"), "-1 dimensions");
+  EXPECT_EQ(quantity(size_t{1}, "entry"), "1 entry");
+  EXPECT_EQ(quantity(2u, "entry"), "2 entries");
 }
 
 }  // namespace

@@ -417,7 +417,7 @@ const Row kRows[] = {
     {"too few outputs",
      [](ValidCall& s) { s.outputs.pop_back(); },
      kBad,
-     {"found room for 1 results, wanted 2"}},
+     {"found room for 1 result, wanted 2"}},
     {"too many outputs",
      [](ValidCall& s) { s.outputs.push_back(s.t0); },
      kBad,

@@ -75,7 +75,7 @@ TEST(OpdockHpp, RefusesMoreOutputsThanThereAreFreshResults) {
             "pass fewer");
   TestFunction g(same_op());
   EXPECT_EQ(thrown_by([&] { Function(&g.function).into({out}, nullptr, out); }),
-            "1: same: found 1 outputs, wanted at most 0, one for each result with fresh tensors; "
+            "1: same: found 1 output, wanted at most 0, one for each result with fresh tensors; "
             "pass fewer");
 }
 

@@ -146,7 +146,7 @@ TEST(Results, ThatDoNotFitThePlanAreRefused) {
       {{p.a.list({tensor(2), tensor(1)}), read_only},
        true,
        "result 1: found a tensor that is read-"},
-      {{p.a.list({tensor(2), tensor(1)})}, true, "found room for 1 results, wanted 2"},
+      {{p.a.list({tensor(2), tensor(1)})}, true, "found room for 1 result, wanted 2"},
   };
   for (const auto& row : rows) {
     std::vector<opdock_value> results = row.results;

@@ -577,7 +577,7 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
     GpuCall call(op);
     EXPECT_EQ(call(-1), OPDOCK_INTERNAL);
     EXPECT_NE(std::string(call.function.error)
-                  .find("found 1 arguments, wanted the kernel's 2; rebuild the plugin"),
+                  .find("found 1 argument, wanted the kernel's 2; rebuild the plugin"),
               std::string::npos)
         << call.function.error;
     EXPECT_EQ(call(-2), OPDOCK_INTERNAL);

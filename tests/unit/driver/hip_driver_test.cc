@@ -512,7 +512,7 @@ TEST_P(HipVersions, LaunchesAsAmdCan) {
         "as the kernel has 40000 of its own");
     refused(kNoSuchKernel, OPDOCK_NOT_FOUND, "hipModuleGetFunction: hipErrorNotFound (500)");
     refused(kOneArgument, OPDOCK_INTERNAL,
-            "found 1 arguments, wanted the kernel's 2; rebuild the plugin");
+            "found 1 argument, wanted the kernel's 2; rebuild the plugin");
     EXPECT_EQ(events("launch").size(), 3u);
   });
 }
