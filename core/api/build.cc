@@ -247,7 +247,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
       continue;
     }
     if (stopped) {
-      item.job->add_reason(make_reason(Code::kCancelled, "a request to stop", ""));
+      item.job->add_reason(make_reason(Code::kCancelled));
     } else if (!item.is_refused) {
       item.job->build();
       stopped = item.job->was_cancelled();

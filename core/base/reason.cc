@@ -27,6 +27,11 @@ Reason make_reason(Code code, std::string found, std::string wanted) {
           std::string(info(code).advice)};
 }
 
+Reason make_reason(Code code) {
+  const CodeInfo& texts = info(code);
+  return make_reason(code, std::string(texts.found), std::string(texts.wanted));
+}
+
 bool has_code(std::span<const Reason> reasons, Code code) {
   return std::any_of(reasons.begin(), reasons.end(),
                      [&](const Reason& reason) { return reason.code == code; });

@@ -31,6 +31,7 @@ struct CodeInfo {
   std::string_view advice;  // used unless the code that found the problem has more precise advice
   // How a reason reads, such as "there is {found}"; empty: "found {found}, wanted {wanted}".
   std::string_view sentence = {};
+  std::string_view found = {}, wanted = {};  // texts that never vary; empty if they do
 };
 
 // All codes, in the order of reason_codes.def.
@@ -48,6 +49,8 @@ struct Reason {
 // Makes a reason with the code's default advice. Replaces each NUL in found or wanted by U+FFFD: a
 // NUL, as in a compiler's output, would end the text wherever it is read as a C string.
 Reason make_reason(Code code, std::string found, std::string wanted);
+// Makes a reason of a code for which reason_codes.def has `found`, such as Code::kCancelled.
+Reason make_reason(Code code);
 
 bool has_code(std::span<const Reason> reasons, Code code);
 

@@ -94,12 +94,11 @@ class Builder {
 
   bool may_build() {
     if (getauxval(AT_SECURE) != 0) {
-      reasons_->push_back(make_reason(Code::kBuildPrivileged, "a program with raised privileges",
-                                      "a program with the user's own"));
+      reasons_->push_back(make_reason(Code::kBuildPrivileged));
       return false;
     }
     if (cache_ == nullptr || cache_->folder().empty()) {
-      reasons_->push_back(make_reason(Code::kBuildNoCache, "no cache", "a folder to build in"));
+      reasons_->push_back(make_reason(Code::kBuildNoCache));
       return false;
     }
     // The tools get /dev/null as their input and open it themselves; without it, each would fail

@@ -150,7 +150,7 @@ class Compilation {
 
   void fail(const ProcessEnd& end, const std::string& output, const std::string& log) {
     if (end.kind == ProcessEnd::kCancelled) {
-      reasons_.push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+      reasons_.push_back(make_reason(Code::kCancelled));
       return;
     }
     const std::string header = missing_header(output);
@@ -180,12 +180,11 @@ class Compilation {
 
 bool may_use(Cache* cache, std::vector<Reason>* reasons) {
   if (getauxval(AT_SECURE) != 0) {
-    reasons->push_back(make_reason(Code::kBuildPrivileged, "a program with raised privileges",
-                                   "a program with the user's own"));
+    reasons->push_back(make_reason(Code::kBuildPrivileged));
     return false;
   }
   if (cache != nullptr && !cache->folder().empty()) return true;
-  reasons->push_back(make_reason(Code::kBuildNoCache, "no cache", "a folder to compile in"));
+  reasons->push_back(make_reason(Code::kBuildNoCache));
   return false;
 }
 

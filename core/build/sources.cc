@@ -205,8 +205,7 @@ class SourceWalk {
     if (progress_ == nullptr || now < next_question_) return false;
     next_question_ = now + std::chrono::milliseconds(20);
     if (!progress_->cancelled()) return false;
-    if (reasons_ != nullptr)
-      reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+    if (reasons_ != nullptr) reasons_->push_back(make_reason(Code::kCancelled));
     return true;
   }
 

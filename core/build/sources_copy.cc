@@ -32,7 +32,7 @@ bool copy_open_file(int from, const std::string& path, const std::string& target
   std::vector<char> buffer(1 << 20);
   while (error == 0) {
     if (progress != nullptr && progress->cancelled()) {
-      reasons->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+      reasons->push_back(make_reason(Code::kCancelled));
       return false;
     }
     const ssize_t count = read(from, buffer.data(), buffer.size());

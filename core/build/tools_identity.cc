@@ -159,7 +159,7 @@ class Identifier {
     const ProcessEnd end = run_and_read(tools_.guard, job, kMaxVersionText, &answer);
     if (end.ok()) return answer;
     if (end.kind == ProcessEnd::kCancelled) {
-      reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+      reasons_->push_back(make_reason(Code::kCancelled));
     } else if (end.kind == ProcessEnd::kTimeout && job.deadline == deadline_) {
       // The build's time limit ended it, and not its own ten seconds: it may have had very little
       // time.

@@ -162,7 +162,7 @@ Reason ended_reason(const FailedStep& step) {
     case ProcessEnd::kTimeout:
       return reason_for(Code::kBuildTimeout, found, "an end of the build in time");
     case ProcessEnd::kCancelled:
-      return reason_for(Code::kCancelled, "a request to stop", "the build's end");
+      return make_reason(Code::kCancelled);
     case ProcessEnd::kNotStarted:
       return reason_for(is_setup ? Code::kBuildNoMeson : Code::kBuildNoNinja, found,
                         program + " running");

@@ -253,9 +253,7 @@ class BuildStep {
   bool may_build(const SourcePlugin& source, const BuildOptions& options,
                  std::vector<Reason>* reasons) {
     if (runtime_->search().environment.secure) {
-      reasons->push_back(make_reason(Code::kBuildPrivileged,
-                                     "a program with raised privileges (AT_SECURE)",
-                                     "one without them"));
+      reasons->push_back(make_reason(Code::kBuildPrivileged));
       return false;
     }
     std::vector<Reason> missing;

@@ -28,7 +28,7 @@ class LoadedModule {
     const ForkAwareGuard guard(&all.lock_, [&] { return context.progress->cancelled(); });
     if (!guard) {
       reasons->push_back(guard.was_cancelled()
-                             ? make_reason(Code::kCancelled, "a request to stop", "")
+                             ? make_reason(Code::kCancelled)
                              : deadlock_reason(request.name + " to be loaded on the device"));
       return nullptr;
     }

@@ -83,9 +83,8 @@ class ReadinessJudge {
     if (usable) return result;
     result.reasons = std::move(against);
     if (result.found.empty()) {
-      Reason missing = make_reason(Code::kJitNoCompiler, "no NVRTC", "NVRTC 11.2 or newer");
-      missing.advice = "install it: " + tool("nvrtc").package;
-      result.reasons.push_back(std::move(missing));
+      result.reasons.push_back(
+          make_reason(Code::kJitNoCompiler, "no NVRTC", "NVRTC 11.2 or newer"));
     }
     return result;
   }
@@ -133,8 +132,7 @@ class ReadinessJudge {
     const CacheOptions options = cache_options_from_environment(&cache_reasons);
     const std::unique_ptr<Cache> cache = Cache::open(options, &cache_reasons);
     if (cache->folder().empty()) {
-      result.reasons.push_back(make_reason(Code::kBuildNoCache, "no usable cache folder",
-                                           "a folder to build in and to keep the result"));
+      result.reasons.push_back(make_reason(Code::kBuildNoCache));
     }
     if (is_rejected(result.reasons)) blocked_ = kSource;
     return result;

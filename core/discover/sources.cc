@@ -139,9 +139,7 @@ void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin
     const std::string& name = source.manifest->name;
     if (environment.secure) {
       source.state = State::kRejected;
-      source.reasons.push_back(make_reason(Code::kBuildPrivileged,
-                                           "a program with raised privileges (AT_SECURE)",
-                                           "one without them"));
+      source.reasons.push_back(make_reason(Code::kBuildPrivileged));
     }
     if (std::optional<Reason> reason = deselection(environment, name)) {
       source.state = State::kRejected;

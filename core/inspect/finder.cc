@@ -74,8 +74,7 @@ void Finder::take(const std::string& path) {
   } else if (is_wheel) {
     wheels.push_back(path);
   } else if (kind == NativeKind::kForeign) {
-    skipped.push_back({path, make_reason(Code::kForeignFile, "another system's library by its name",
-                                         "an ELF file")});
+    skipped.push_back({path, make_reason(Code::kForeignFile)});
   } else if (kind == NativeKind::kLibrary) {
     if (is_linker_script(first_bytes_of(path))) {
       skipped.push_back({path, make_reason(Code::kLinkerScript, "a linker script", "an ELF file")});

@@ -78,11 +78,10 @@ void count_compilation(const FileFacts& file, bool described, Verdict* verdict) 
       });
     }
     device.state = State::kUsable;
-    device.reasons = {make_reason(Code::kCompiledLater, "device source", "an image of its own")};
+    device.reasons = {make_reason(Code::kCompiledLater)};
   }
   if (!any) return;
-  verdict->reasons.push_back(
-      make_reason(Code::kCompiledLater, "device source", "an image of its own"));
+  verdict->reasons.push_back(make_reason(Code::kCompiledLater));
   verdict->state = std::max(load_state(verdict->reasons), gpu_state(file, *verdict, described));
 }
 

@@ -203,8 +203,7 @@ void Wheel::list(std::vector<Reason>* reasons) {
     const NativeKind kind = native_kind(file_name_of(member.name));
     bool is_member = kind == NativeKind::kLibrary;
     if (kind == NativeKind::kForeign) {
-      skip(member.name,
-           make_reason(Code::kForeignFile, "another system's library by its name", "an ELF file"));
+      skip(member.name, make_reason(Code::kForeignFile));
     } else if (is_metadata(member.name) && metadata_.empty()) {
       const bool was_read = read_text(zip_, member, kMaxMetadataBytes, &metadata_, &problem);
       if (!was_read) {

@@ -59,8 +59,9 @@ bool gives_up(std::span<const Reason> reasons) {
 }
 
 Reason cancelled_reason(const CompileRequest& request) {
-  return make_reason(Code::kCancelled, "a request to stop",
-                     subject_of(request) + " to be compiled");
+  Reason reason = make_reason(Code::kCancelled);
+  reason.wanted = subject_of(request) + " to be compiled";
+  return reason;
 }
 
 CacheRequest cache_view(const CompileRequest& request, const JitContext& context, bool* uncertain) {
@@ -105,8 +106,7 @@ bool ImageMaker::may_compile(std::vector<Reason>* why) const {
     return false;
   }
   if (getauxval(AT_SECURE) != 0) {
-    why->assign(1, make_reason(Code::kBuildPrivileged, "a program with raised privileges",
-                               "an image that is installed or cached"));
+    why->assign(1, make_reason(Code::kBuildPrivileged));
     return false;
   }
   return true;

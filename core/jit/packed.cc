@@ -163,10 +163,8 @@ bool CompiledKernels::make(std::string_view name, const JitContext& context,
   const ForkAwareGuard guard(
       making, [&] { return context.progress != nullptr && context.progress->cancelled(); });
   if (!guard) {
-    const std::string what = request_.name + " to be compiled";
-    reasons->push_back(guard.was_cancelled()
-                           ? make_reason(Code::kCancelled, "a request to stop", what)
-                           : deadlock_reason(what));
+    reasons->push_back(guard.was_cancelled() ? make_reason(Code::kCancelled)
+                                             : deadlock_reason(request_.name + " to be compiled"));
     return false;
   }
   if (is_settled(name)) return true;

@@ -9,6 +9,8 @@
 namespace opdock {
 namespace {
 
+constexpr const char* kNotForOpening =
+    "marked as not to be opened while a program runs (DF_1_NOOPEN)";
 constexpr size_t kMaxLibraries = 4096;
 
 }  // namespace
@@ -79,7 +81,7 @@ bool LinkGraph::check(const LinkNode& node, const std::string& name, const LinkN
   if (library.refusal) {
     detail = library.refusal->found;
   } else if (library.dynamic.no_open) {
-    detail = "marked as not to be opened while a program runs (DF_1_NOOPEN)";
+    detail = kNotForOpening;
   } else {
     return true;
   }
@@ -137,14 +139,8 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
 void LinkGraph::resolve(LinkFacts* facts) {
   const LinkNode& root = nodes_.front();
   if (root.library->dynamic.no_open && !root.library->refusal) {
-    facts->problems.push_back({LinkProblem::Kind::kRefused,
-                               {},
-                               {},
-                               {},
-                               {},
-                               root.path,
-                               "marked as not to be opened while a program runs (DF_1_NOOPEN)",
-                               0});
+    facts->problems.push_back(
+        {LinkProblem::Kind::kRefused, {}, {}, {}, {}, root.path, kNotForOpening, 0});
   }
   for (size_t i = 0; i < scope_.size() && i < kMaxLibraries; ++i) {
     LinkNode& node = *scope_[i];

@@ -66,9 +66,9 @@ def read_codes():
     for entry in re.split(r"\bOPDOCK_CODE\(", source)[1:]:
         body = entry[: entry.rindex(")")]
         fields = strings(body.split(",", 1)[1])  # behind the identifier
-        if len(fields) not in (6, 7):
-            sys.exit(f"{CODES}: {len(fields)} fields, wanted 6 or 7: {fields}")
-        yield fields[:6]  # the last one is how a reason reads
+        if not 6 <= len(fields) <= 9:
+            sys.exit(f"{CODES}: {len(fields)} fields, wanted 6 to 9: {fields}")
+        yield fields[:6]  # the others are how a reason reads
 
 
 def wrapped(text):

@@ -95,6 +95,7 @@ TEST(Codes, AreKebabCaseUniqueAndExplained) {
     EXPECT_EQ(code.meaning.back(), '.') << code.name;
     EXPECT_TRUE(code.sentence.empty() || code.sentence.find("{found}") != code.sentence.npos)
         << code.name << ": " << code.sentence;
+    EXPECT_TRUE(code.wanted.empty() || !code.found.empty()) << code.name;
     EXPECT_EQ(&info(code.code), &code);
   }
   EXPECT_GE(names.size(), 60u);
@@ -108,6 +109,14 @@ TEST(Reason, ReadsAsASentence) {
   reason.wanted.clear();
   reason.advice.clear();
   EXPECT_EQ(to_text(reason), "abi-major: found ABI 1.0.");
+}
+
+TEST(Reason, HasTheTextsOfACodeThatNeverVaries) {
+  const Reason reason = make_reason(Code::kBuildPrivileged);
+  EXPECT_EQ(reason.found, "a program with raised privileges");
+  EXPECT_EQ(reason.wanted, "one without them");
+  EXPECT_EQ(reason.advice, info(Code::kBuildPrivileged).advice);
+  EXPECT_EQ(sentence(make_reason(Code::kCancelled)), "there was a request to stop");
 }
 
 // For a code that passes on somebody else's message, the sentence is only that message; the
