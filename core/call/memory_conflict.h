@@ -10,15 +10,16 @@
 
 namespace opdock {
 
-// One of the tensors to compare. It has been checked, and it has elements and data.
+// One of the tensors to compare. It has been checked, and it has elements and data. No member has a
+// default value: every call has an array of views on its stack, all of which would be written.
 struct View {
-  enum Role : uint32_t { kRead, kWritten, kOutput };  // an output is written, too
+  enum Role : uint16_t { kRead, kWritten, kOutput };  // an output is written, too
 
   views::Extent extent;
   const opdock_tensor* tensor;
   uint32_t index;  // the caller's number for it
   Role role;
-  bool is_apart = false;  // no output may be this very tensor
+  bool is_apart;  // no output may be this very tensor
 };
 
 struct MemoryConflict {
@@ -28,9 +29,8 @@ struct MemoryConflict {
 
 // Finds two views that share memory and of which at least one is written; nullopt if there are
 // none. in_place: a view that is not an output may be identical to another one, unless one of the
-// two is_apart. Sorts the views by
-// address, so that it compares only views whose extents overlap and, among many views whose rows
-// interleave, only those that overlap within a row.
+// two is_apart. Sorts the views by address, so that it compares only views whose extents overlap
+// and, among many views whose rows interleave, only those that overlap within a row.
 std::optional<MemoryConflict> find_conflict(const View* all, size_t count, bool in_place);
 
 }  // namespace opdock

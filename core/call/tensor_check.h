@@ -25,8 +25,10 @@ enum class TensorProblem : uint8_t {
 };
 
 // Checks one tensor by itself. flags: of its opdock_value; OPDOCK_VALUE_NO_DATA allows data of
-// NULL.
-inline TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
+// NULL. Always inlined: whether the compiler does it by itself depends on the other sources of a
+// unity build, and a call costs 2 to 5% more without it.
+[[gnu::always_inline]] inline TensorProblem check_tensor(const opdock_tensor* tensor,
+                                                         uint32_t flags) {
   if (tensor == nullptr) return TensorProblem::kNull;
   const opdock_tensor& x = *tensor;
   if (x.ndim < 0 || x.ndim > OPDOCK_MAX_NDIM) return TensorProblem::kDimensions;

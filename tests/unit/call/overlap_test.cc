@@ -147,7 +147,7 @@ TEST(Overlap, RandomListsAreDecidedExactly) {
       const views::Extent extent = views::extent_of(tensors[i]);
       ASSERT_EQ(extent.low == extent.high, bytes[i].none());
       if (bytes[i].none()) continue;
-      views.push_back({extent, &tensors[i], static_cast<uint32_t>(i), roles[i]});
+      views.push_back({extent, &tensors[i], static_cast<uint32_t>(i), roles[i], false});
     }
     bool wanted = false;
     for (size_t i = 0; i < count; ++i) {
@@ -258,7 +258,7 @@ TEST(Overlap, ColumnsOfOneMatrixAreFolded) {
   std::vector<View> views;
   const auto add = [&](int64_t column, int64_t width, View::Role role) {
     const opdock_tensor* x = a.tensor({kRows, width}, kF32, {kColumns, 1}, matrix.data() + column);
-    views.push_back({views::extent_of(*x), x, static_cast<uint32_t>(views.size()), role});
+    views.push_back({views::extent_of(*x), x, static_cast<uint32_t>(views.size()), role, false});
   };
   for (int64_t c = kColumns; c-- > 0;) add(c, 1, View::kWritten);
   std::vector<View> sorted = views;
