@@ -68,6 +68,15 @@ def test_each_way_to_launch(assert_close, device, dtype, length):
         check(assert_close, device, "softmax", grad, result, causal, each=True)
 
 
+# Gradients of fewer than 48 Ki elements of float32 are computed by one thread; 61 rows of 1,030 are
+# more.
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("rows", [29, 61])
+def test_threads_share_rows(several_threads, assert_close, device, dtype, op, rows):
+    result = result_of(op, random((rows, 1030), dtype))
+    check(assert_close, device, op, random((rows, 1030), dtype, 1, mean=0.5), result, scale=0.7)
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
