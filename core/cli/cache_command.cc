@@ -86,7 +86,7 @@ void print_result(const std::string& action, const std::string& file, const Repo
   } else if (action == "clear") {
     print(fmt::format(
         "removed {} ({}) from {}{}\n", entries("removed"), size("removed_bytes"), folder,
-        number("in_use") == 0 ? "" : fmt::format("; {} in use stayed", entries("in_use"))));
+        number("in_use") == 0 ? "" : fmt::format("; kept {} in use", entries("in_use"))));
   } else if (action == "export") {
     for (const Report& path : report.at("left_out")) {
       print_error("left out " + printable(path.get<std::string>()));
