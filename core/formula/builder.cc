@@ -125,7 +125,7 @@ ExprId Builder::comparison(const Token& symbol, Op op, ExprId a, ExprId b) {
   }
   if (!has_none && !has_choice && !both(Kind::kString) && !both(Kind::kType) &&
       !both(Kind::kFlag)) {
-    // Next to a string or a type only the same is meant, not a tensor.
+    // A string is compared with a string alone, and a type with a type: a tensor is an error.
     for (const Kind kind : {Kind::kString, Kind::kType})
       if ((left.kind == kind) != (right.kind == kind))
         refuse(symbol.place, "found a comparison of " + describe(a) + " and " + describe(b) +

@@ -13,10 +13,10 @@ namespace opdock::formula {
 // Returns whether the operation's first two arguments may be swapped, which changes no result.
 bool is_commutative(Op op);
 
-// Where a node stands among the arguments of a commutative operation.
+// Decides where a node stands among the arguments of a commutative operation.
 struct Rank {
-  // How many operations are between the node and its farthest leaf. A conversion is none: it has
-  // the place of what it converts.
+  // The number of operations between the node and its farthest leaf. A conversion does not count:
+  // it has the place of what it converts.
   int height = 0;
   Op op = Op::kConstant;
   uint32_t index = 0;
@@ -24,7 +24,7 @@ struct Rank {
 
   // Leaves come first, in the order of the parameters, and then what needs the most operations. So
   // the operations follow each other, without loads and shorter ones between them: the interpreter
-  // makes chains of such.
+  // makes chains of them.
   bool operator<(const Rank& other) const {
     if ((height == 0) != (other.height == 0)) return height == 0;
     return std::tie(other.height, op, index, digest) <

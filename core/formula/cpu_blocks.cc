@@ -7,7 +7,7 @@
 namespace opdock::formula {
 namespace {
 
-// The compiler makes vector instructions of steps that are constants.
+// The steps are constants, so that the compiler makes vector instructions.
 template <class T>
 void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
   if (to_step == 1 && from_step == 0) {
@@ -24,8 +24,8 @@ void copy_steps(char* to, int64_t to_step, const char* from, int64_t from_step, 
   }
 }
 
-// The columns that are copied at a time: one set of the first-level cache has a line for each. With
-// a step of a power of two, all lines of a row are in one set.
+// This many columns are copied at a time, as one set of the first-level cache has a line for each:
+// if the step is a power of two, all lines of a row are in one set.
 constexpr int64_t kLines = 8;
 
 template <class T>
@@ -39,7 +39,7 @@ void turn_steps(char* to, int64_t to_step, const char* from, int64_t from_step, 
   };
   int64_t column = 0;
   for (; column + kLines <= columns; column += kLines) {
-    // The hardware does not see that the next columns are next: that halves the time.
+    // The hardware does not foresee that these columns are next: prefetching halves the time.
     const int64_t next = std::min(columns, column + 2 * kLines);
     for (int64_t i = column + kLines; i < next; ++i)
       for (int64_t byte = 0; byte < rows * kSize; byte += 64)

@@ -11,7 +11,7 @@
 
 namespace opdock::formula {
 
-// The arguments are those of Interpreter::run(), and pieces are counted as there. The space must
+// It takes the arguments of Interpreter::run(), and counts pieces in the same way. The space must
 // outlive it.
 class CpuCall {
  public:

@@ -1,4 +1,4 @@
-// Where a row's elements are in all tensors of a call.
+// Finds the elements of a row in all tensors of a call.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// The arithmetic of C++ overflows where that of integer types wraps: it is done without a sign.
+// Integers are computed without a sign: signed arithmetic overflows in C++ where it must wrap here.
 int64_t wrapped(uint64_t value) {
   return static_cast<int64_t>(value);
 }
@@ -26,14 +26,15 @@ double logaddexp(double a, double b) {
   return std::max(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
-// The remainder with the sign of the divisor. A 0 keeps the sign of `a`, as in PyTorch.
+// Returns the remainder with the sign of the divisor. A 0 keeps the sign of `a`, as in PyTorch.
 double remainder(double a, double b) {
   const double rest = std::fmod(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 
-// The largest whole number up to the true quotient, which a / b, being rounded, may exceed. NaN for
-// an infinite dividend, as in PyTorch; -1 for operands of different signs if `b` is infinite.
+// Returns the largest whole number up to the true quotient, which a / b, being rounded, may exceed.
+// As in PyTorch, the result is NaN for an infinite dividend, and -1 for an infinite divisor of the
+// other sign.
 double floor_divide(double a, double b) {
   if (b == 0) return a / b;
   const double rest = std::fmod(a, b);
@@ -158,7 +159,7 @@ double element(Op op, double a, double b, double c) {
 
 int64_t power(int64_t base, int64_t exponent) {
   if (exponent < 0) {
-    // The fraction 1 / base^-exponent towards 0, as in PyTorch, which gives 0 also for base 0.
+    // 1 / base^-exponent is rounded towards 0, as in PyTorch, which also gives 0 for base 0.
     if (base == 1) return 1;
     return base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
   }
@@ -179,7 +180,8 @@ int64_t rest_of(int64_t a, int64_t b) {
   return b == 0 || b == -1 ? 0 : a % b;
 }
 
-// A count of bits below 0 or too large gives 0 to the left, and the sign in all bits to the right.
+// A shift by less than 0 bits or by too many gives 0 to the left, and to the right the sign in all
+// bits.
 int64_t shift_left(Type type, int64_t a, int64_t count) {
   return count < 0 || count >= 8 * size_of(type) ? 0 : wrapped(static_cast<uint64_t>(a) << count);
 }

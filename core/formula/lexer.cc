@@ -11,7 +11,7 @@
 namespace opdock::formula {
 namespace {
 
-// The longer ones first, because the first that fits is taken.
+// Longer symbols come first, because the first that fits is taken.
 constexpr std::string_view kSymbolTexts[] = {
     "**", "//", "<<", ">>", "==", "!=", "<=", ">=", "+", "-", "*", "/",
     "%",  "~",  "&",  "|",  "^",  "<",  ">",  "=",  "(", ")", ",", "."};

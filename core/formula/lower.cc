@@ -200,7 +200,7 @@ Type Lowering::type(ExprId id) const {
   return at(id).type;
 }
 
-// The number `part` of a view of a tensor.
+// Returns the node of part number `part` of a view of a tensor.
 Lowered Lowering::view(size_t number, size_t part) const {
   Lowered out;
   const std::vector<Id>& nodes = views_[number];
@@ -304,7 +304,7 @@ std::vector<Id> Lowering::results() {
   return ids;
 }
 
-// Returns the first place where a parameter is used, for what is wrong with it as a whole.
+// Returns the first place where a parameter is used, for errors about the parameter as a whole.
 size_t place_of(const Program& program, size_t parameter) {
   for (const Expr& expr : program.exprs)
     if (expr.form == Form::kParameter && expr.parameter == parameter) return expr.place;
@@ -336,8 +336,9 @@ size_t place_of(const Program& program, Builtin builtin) {
   return 0;
 }
 
-// Refuses parts of a result without columns; and next to groups, whose elements are the columns of
-// the space, all that has columns of its own.
+// Refuses parts of a result that has no columns. Beside groups, whose elements are the columns of
+// the space, it refuses whatever has columns of its own: reductions, parts, row, column and
+// columns.
 void check_views(const Program& program, const Graph& graph) {
   const std::vector<Id>& results = graph.results();
   for (size_t i = 0; i < results.size(); ++i)

@@ -11,7 +11,7 @@ namespace opdock::formula {
 namespace {
 
 constexpr size_t kMaxQuoted = 40;  // characters
-// How much of a long line is shown before and behind the mark.
+// The numbers of characters of a long line that are shown before and behind the mark.
 constexpr size_t kMaxBefore = 60, kMaxBehind = 40;
 constexpr size_t kMaxCompared = 64;  // longer names are similar to none
 
@@ -28,7 +28,8 @@ std::string escaped(std::string_view text, size_t at, size_t size, int32_t code)
   return out;
 }
 
-// Insertions, deletions, replacements and swaps of neighbouring letters that turn `a` into `b`.
+// Returns how many insertions, deletions, replacements and swaps of neighbouring letters turn `a`
+// into `b`.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) last[j] = j;

@@ -21,8 +21,8 @@ std::string quoted(std::string_view text);
 // byte that does not begin well-formed UTF-8, 1 and -1.
 size_t decode(std::string_view text, size_t at, int32_t* code);
 
-// Returns those of the known names that are similar to `name`, at most three and the nearest first,
-// as a question: "; did you mean exp or exp2?". Returns "" if there is none.
+// Returns the known names that are similar to `name`, at most three and the nearest first, as a
+// question: "; did you mean exp or exp2?". Returns "" if there is none.
 std::string did_you_mean(std::string_view name, const std::vector<std::string_view>& known);
 
 }  // namespace opdock::formula

@@ -81,8 +81,8 @@ class Parser {
   bool is_open_;
   std::vector<Token> tokens_;
   size_t at_ = 0;
-  // Parentheses, calls and values of conditionals around this place, and signs and powers that
-  // wait; -1 outside of all expressions.
+  // The number of parentheses, calls and values of conditionals around this place, and of signs and
+  // powers that wait; -1 outside of all expressions.
   int depth_ = -1;
   std::map<std::string, size_t, std::less<>> known_parameters_;
   std::vector<bool> is_parameter_used_;
@@ -158,7 +158,7 @@ void Parser::parse() {
   find_whole();
 }
 
-// Checks in addition that a statement follows, unless this one returns the results.
+// Parses a statement. Another one must follow, unless this one returns the results.
 void Parser::statement() {
   const Token first = next();
   if (first.is_word("return")) {
@@ -370,8 +370,8 @@ bool Parser::prefix(std::vector<Pending>* pending) {
   return true;
 }
 
-// Takes the operator that follows, after the ones before it that bind as tightly; false if none
-// does.
+// Takes the operator that follows, after it has reduced the waiting ones that bind as tightly.
+// Returns false if no operator follows.
 bool Parser::infix(std::vector<Pending>* pending, std::vector<ExprId>* operands) {
   const Token token = next();
   std::optional<BinaryOperator> symbol;
@@ -380,7 +380,7 @@ bool Parser::infix(std::vector<Pending>* pending, std::vector<ExprId>* operands)
   for (const BinaryOperator& one : kBinaryOperators)
     if (token.is(one.symbol)) symbol = one;
   if (!symbol) return false;
-  // "**" is the only one that takes what follows first: a ** b ** c is a ** (b ** c).
+  // "**" is the only operator that binds to the right: a ** b ** c is a ** (b ** c).
   while (!pending->empty() && symbol->binding != Binding::kPower &&
          pending->back().binding >= symbol->binding) {
     if (symbol->binding == Binding::kCompare && pending->back().binding == Binding::kCompare)
@@ -420,7 +420,7 @@ void Parser::reduce(std::vector<Pending>* pending, std::vector<ExprId>* operands
   }
 }
 
-// An atom, and the methods and attributes behind it.
+// Parses an atom, and the methods and attributes behind it.
 ExprId Parser::operand() {
   ExprId result = atom();
   while (accept(".")) {
@@ -474,7 +474,7 @@ ExprId Parser::atom() {
   return builder_.add(expr);
 }
 
-// A name that is not called.
+// Parses a name that is not called.
 ExprId Parser::name(const Token& token) {
   Expr expr;
   expr.place = token.place;
@@ -547,7 +547,7 @@ ExprId Parser::name(const Token& token) {
          "a parameter, or a variable that was assigned before" + did_you_mean(token.text, names));
 }
 
-// The call of a function behind its name, or of a method of `receiver`.
+// Parses the call of a function, behind its name, or of a method of `receiver`.
 ExprId Parser::call(const Token& name, ExprId receiver) {
   const Function* const function = find_function(name.text);
   if (function == nullptr) {

@@ -73,15 +73,15 @@ class Printer {
 std::string Printer::operand(ExprId id, Binding least) {
   std::string text = std::move(texts_[static_cast<size_t>(id)]);
   const Binding binding = binding_of(program_[id]);
-  // In kAll all but numbers have theirs already.
+  // In kAll every operand but a number already has its parentheses.
   if (binding >= least || (parentheses_ == Parentheses::kAll && binding != Binding::kNumber))
     return text;
   return "(" + std::move(text) + ")";
 }
 
 std::string Printer::call(const Expr& expr) {
-  // In the order of the text, which decides about the order of parameters. Later expressions have
-  // larger numbers.
+  // The operands are written in the order of the text, which decides about the order of parameters.
+  // Later expressions have larger numbers.
   std::array<size_t, 3> order = {0, 1, 2};
   std::sort(order.begin(), order.end(),
             [&](size_t i, size_t j) { return expr.args[i] < expr.args[j]; });

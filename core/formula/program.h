@@ -90,7 +90,8 @@ struct Statement {  // name = expression
   bool is_used = false;
 };
 
-// How a formula sees a tensor: in equal parts, or as one number for each group of elements.
+// A view says how a formula sees a tensor: in equal parts, or as one number for each group of
+// elements.
 struct View {
   size_t parameter = 0;
   uint32_t parts = 1;  // of a chunk()

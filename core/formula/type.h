@@ -8,7 +8,7 @@
 
 namespace opdock::formula {
 
-// In the order of PyTorch's promotion, so that a later one can often hold an earlier one.
+// The types stand in the order of PyTorch's promotion: a later one can often hold an earlier one.
 enum class Type : uint8_t {
   kBool,
   kUint8,
@@ -25,8 +25,8 @@ inline constexpr int kNumTypes = 10;
 
 enum class Category : uint8_t { kBool, kInteger, kFloat };
 
-// How much a value decides about the type of a result: a tensor with dimensions decides before one
-// without, and a plain number decides last.
+// The weight of a value where the type of a result is decided: a tensor with dimensions decides
+// before one without, and a plain number decides last.
 enum class Level : uint8_t { kNumber, kZeroDim, kTensor };
 
 Category category(Type type);

@@ -21,7 +21,7 @@ using formula::Graph;
 using formula::Operand;
 using formula::Type;
 
-// Returns what an argument may be, the usual one first.
+// Returns the choices that an argument may be, the usual one first.
 std::vector<Argument> choices_of(const SchemaParam& param, const Argument& usual,
                                  const std::vector<std::string>& texts) {
   std::vector<Argument> choices = {usual};
@@ -138,8 +138,9 @@ std::vector<DeviceShape> ahead_shapes(const Graph& graph) {
     }
     return shapes;
   }
-  // Rows of a power of two, and all others of whole vectors between two of them. Longer ones, and
-  // rows that have no whole vectors, are compiled when they are first seen.
+  // One kernel is for rows of a power of two, and one for all other rows of whole vectors between
+  // two powers. Kernels for longer rows, and for rows that have no whole vectors, are compiled when
+  // such rows are first seen.
   constexpr int64_t kMinColumns = 64, kMaxColumns = int64_t{1} << 14;
   for (const int64_t warp_size : {32, 64})
     for (int64_t power = kMinColumns; power <= kMaxColumns; power *= 2)

@@ -7,8 +7,8 @@ namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {
 
 using V = hn::VFromD<FloatTag>;
-// So many vectors are in flight that an operation need not wait for the one before it, and a link
-// is looked at once for all of them. They take half of the registers.
+// With this many vectors an operation need not wait for the one before it, and a link is looked at
+// once for all of them. They take half of the registers.
 constexpr int kVectors = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
 
 // Runs the links on N vectors, those of elements `begin` and later ones.

@@ -11,8 +11,9 @@
 
 namespace opdock::formula {
 
-// How values are held while they are computed. A bool is an int32_t, 0 or -1, so that it is a mask
-// of float's width; all integers are int64_t, and are wrapped to their type after each operation.
+// The kinds in which values are held while they are computed. A bool is an int32_t, 0 or -1, so
+// that it is a mask of float's width; all integers are int64_t, and are wrapped to their type after
+// each operation.
 enum class CpuKind : uint8_t { kFloat, kDouble, kInteger, kBool };
 inline constexpr int kNumKinds = 4;
 
@@ -83,7 +84,7 @@ struct Link {
 // Computes n values by a chain, n a multiple of kStride.
 using Chain = void (*)(const Link* links, size_t count, int64_t n);
 
-// Null where an operation does not exist. Types are indexed by Type (formula/type.h).
+// A pointer is NULL where an operation does not exist. Types are indexed by Type (formula/type.h).
 struct Kernels {
   Kernel operations[kNumCodes][kNumKinds];  // by the kind of the last argument
   Kernel convert[kNumKinds][kNumKinds];     // from, to

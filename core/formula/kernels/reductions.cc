@@ -8,7 +8,7 @@
 namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {
 
-// Four vectors are added to at a time, so that an addition need not wait for the one before it.
+// Sums are kept in four vectors, so that an addition need not wait for the one before it.
 // Each adds up only eight numbers; these sums are added in double, so that the error hardly grows
 // with the length of the row.
 template <class T>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asks the plugin what a call with these sizes returns, and whether it takes these arguments.
 
-Of symbolic sizes the hints are used, the sizes of the example that is being traced. Reading them
-adds no guard, so the graph stays one for all sizes.
+A symbolic size counts as its hint, which is the size in the example that is being traced. Reading a
+hint adds no guard, so the graph stays one for all sizes.
 """
 
 import torch
