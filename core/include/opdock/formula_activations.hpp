@@ -171,6 +171,31 @@ struct NormalTable<double> {  // errors: 4e-17
       3.2554442989972308e-11};
 };
 
+// tanh(w / 2) is w T(w^2) up to |w| = kTanhBorder, with T `near`. Errors: 4e-9, of doubles 4e-17.
+inline constexpr double kTanhBorder = 1.25;
+template <class T>
+struct TanhTable;
+template <>
+struct TanhTable<float> {
+  static constexpr float near[] = {
+      0.5f, -0.0416665748f, 0.00416597305f, -0.000419688353f, 4.0211311e-05f, -2.76227297e-06f};
+};
+template <>
+struct TanhTable<double> {
+  static constexpr double near[] = {0.5,
+                                    -0.041666666666665769,
+                                    0.0041666666666391418,
+                                    -0.00042162698379645075,
+                                    4.2713842741036321e-05,
+                                    -4.3277441510039529e-06,
+                                    4.3847442890428772e-07,
+                                    -4.4400921199169626e-08,
+                                    4.4725908783345119e-09,
+                                    -4.3565785464311316e-10,
+                                    3.6709609980799784e-11,
+                                    -1.9075273886920264e-12};
+};
+
 // Where e^-x and e^(x^2/2) are finite, with some room: x above kMinPower, and above kMinNormal.
 template <class T>
 inline constexpr T kMinPower = static_cast<T>(sizeof(T) == 4 ? -80 : -690);
@@ -203,14 +228,18 @@ HWY_INLINE V divide_by_one_more(D d, V x, V y) {
 }
 
 // Returns x / (1 + e^-w), where w has the sign of x and is above kMinPower: for positive x as
-// x - x / (1 + e^w), in which little is rounded.
+// x - x / (1 + e^w), and around 0 as x / 2 + x tanh(w / 2) / 2, in which little is rounded.
 template <class D, class V>
 HWY_INLINE V times_sigmoid(D d, V x, V w) {
   using T = hn::TFromD<D>;
   // Of an infinite x the quotient would be infinite too.
   const V finite = hn::Min(x, hn::Set(d, static_cast<T>(1e30)));
   const V rest = divide_by_one_more(d, finite, hn::Min(hn::Abs(w), hn::Set(d, T(-kMinPower<T>))));
-  return hn::IfNegativeThenElse(w, rest, hn::Sub(x, rest));  // -0 counts as negative
+  const V far = hn::IfThenElse(hn::Lt(w, hn::Zero(d)), rest, hn::Sub(x, rest));
+  const V half = hn::Mul(x, hn::Set(d, T(0.5)));
+  const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), TanhTable<T>::near));
+  const auto is_near = hn::Lt(hn::Abs(w), hn::Set(d, T(kTanhBorder)));
+  return hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), far);
 }
 
 // Returns x Phi(x) for x above kMinNormal.
