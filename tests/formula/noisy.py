@@ -190,12 +190,15 @@ class Noisy:
         # Above 20 it is x, as torch's; below, torch's float64 loses digits.
         return torch.where(~(x <= 20), x, torch.logaddexp(x, torch.zeros_like(x)))
 
-    def cancelled(self, x, size):
-        """Returns x as half of `size` times a sum gives it: where x is below `size` by as much as
-        float32 has bits, the sum may be 0, as in torch's own kernels for GPUs."""
+    def cancelled(self, x, dtype, ulps, size):
+        """Returns x as half of `size` times a rounded sum gives it: where x is below `size` by as
+        much as the type has bits, the sum may be exactly 0, as in torch's own kernels for GPUs. No
+        rounding moves a 0 that has cancelled, so that this comes after it."""
+        rounded = self.round(x, dtype, ulps, size)
         if self.gradients:
-            return x
-        return torch.where((x.abs() < size.abs() * 2.0**-22) & self._coin(x), x * 0, x)
+            return rounded
+        small = x.abs() < size.abs() * (EPS[width(dtype)] * 4)
+        return torch.where(small & self._coin(x), x * 0, rounded)
 
     def subnormal(self, x, factor):
         """Returns x as a product with a subnormal float32 number gives it."""

@@ -67,8 +67,9 @@ def promoted(values):
 
 
 # Operations as (name, expression over torch, kind). In the expression a, b and c are the converted
-# operands and T is their type. The kinds: r rounds, s does not, z does not but leaves the sign of
-# zero open; the second letter is f for floats only, n for numbers.
+# operands. The kinds: r rounds, c rounds and may cancel, s does not, z does not but leaves the sign
+# of zero open; the second letter is f for floats only, n for numbers. What stands behind | is whose
+# rounding moves the result as well.
 UNARY_OPS = [
     (name, f"torch.{name}(a)", "rf")
     for name in [
@@ -102,12 +103,8 @@ UNARY_OPS = [
 UNARY_OPS += [
     ("silu", "N.subnormal(torch.nn.functional.silu(a), a)", "rf"),
     ("softplus", "N.softplus(a)", "rf"),
-    ("gelu", "N.cancelled(torch.nn.functional.gelu(a), a)|a", "rf"),
-    (
-        "gelu_tanh",
-        "N.cancelled(torch.nn.functional.gelu(a, approximate='tanh'), a)|a",
-        "rf",
-    ),
+    ("gelu", "torch.nn.functional.gelu(a)|a", "cf"),
+    ("gelu_tanh", "torch.nn.functional.gelu(a, approximate='tanh')|a", "cf"),
     ("square", "a * a", "rn"),
     ("-", "-a", "sn"),
     ("neg", "-a", "sn"),
@@ -301,7 +298,8 @@ class Program:
         if also:
             setup = ", ".join(names.values())
             letters = ", ".join(names)
-            code = f"(lambda {letters}: N.round({expression}, {dtype!r}, 8, {also}))({setup})"
+            method = "cancelled" if kind[0] == "c" else "round"
+            code = f"(lambda {letters}: N.{method}({expression}, {dtype!r}, 8, {also}))({setup})"
         elif is_float(dtype):
             ulps = 4 if op in INFIX and op != "**" else 12
             wrap = {
