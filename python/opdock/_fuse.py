@@ -4,7 +4,7 @@
 import functools
 import inspect
 
-from opdock import _fuse_functions
+from opdock import _fuse_donate, _fuse_functions
 from opdock._errors import ArgumentError, InvalidArgumentError, OpdockError
 from opdock._fuse_libraries import Numpy, Torch, library_of
 from opdock._fuse_plan import Plan, lock
@@ -17,7 +17,7 @@ _MAX_PLANS = 1000  # of one function: its formulas are never freed
 class Fused:
     """A function that opdock.fuse() made. Calls have the function's own parameters, and out=."""
 
-    def __init__(self, function):
+    def __init__(self, function, donate=()):
         functools.update_wrapper(self, function)
         self._function = function
         self._name = getattr(function, "__name__", type(function).__name__)
@@ -26,6 +26,7 @@ class Fused:
         except (TypeError, ValueError):
             self._signature = None
         self._takes_out = self._signature is not None and "out" in self._signature.parameters
+        self._donate = _fuse_donate.checked(donate, self._signature, self._name)
         self._plans = {}  # pattern -> list of (facts, their code, {values: Plan})
         self._count = 0
 
@@ -76,7 +77,10 @@ class Fused:
     def _make_plan(self, args, kwargs, flat, key):
         library = self._library(flat)
         tracer, value = self._trace(library, args, kwargs, flat, library.needs_plain_numbers)
-        plan = Plan(tracer, value)
+        donated = ()
+        if self._donate:
+            donated = _fuse_donate.codes(self._donate, self._signature, args, kwargs, _flatten)
+        plan = Plan(tracer, value, donated)
         tracer.is_open = False
         values_of = _code_of(plan.facts)
         values = _keys(values_of(flat)) if plan.facts else ()
@@ -257,7 +261,7 @@ def _keys(values):
     return tuple(map(repr, values))
 
 
-def fuse(function=None):
+def fuse(function=None, *, donate=()):
     """Returns a function that computes the same as `function`, in one kernel.
 
         @opdock.fuse
@@ -266,7 +270,8 @@ def fuse(function=None):
 
     function: one over arrays of NumPy, CuPy, JAX or torch, unchanged: it uses their operators,
     functions and methods (docs/guide/fuse.md lists those that are known). Without it, fuse()
-    returns the decorator.
+    returns the decorator. donate: the name of a parameter, or several, whose arrays the caller does
+    not use again: results of their dtype and shape take their memory.
 
     The first call of a pattern runs the function once, on stand-ins that note what it computes,
     writes that as a formula and calls opdock.formula(). The pattern is: dtypes and numbers of
@@ -295,9 +300,9 @@ def fuse(function=None):
     autograd records calls with tensors that require grad; derivatives of second order are refused.
     """
     if function is None:
-        return fuse
+        return functools.partial(fuse, donate=donate)
     if not callable(function):
         raise ArgumentError(
             f"fuse(): found an object of type {type(function).__name__}, wanted a function"
         )
-    return Fused(function)
+    return Fused(function, donate)

@@ -191,6 +191,7 @@ class Numpy:
         import numpy
 
         self._numpy = numpy
+        self.writes = name != "jax"  # whether its arrays can be written
         #: NumPy 1 looks at the values of numbers, not only at their types.
         self.needs_plain_numbers = int(numpy.__version__.split(".")[0]) < 2
 
@@ -226,9 +227,24 @@ class Numpy:
     def quiet(self):
         return self._numpy.errstate(all="ignore")
 
+    # About donated arrays (_fuse_donate.py).
+
+    def records(self, flat):
+        """Returns whether a gradient needs the arrays of a call later."""
+        return False
+
+    def fits(self, x, dtype):
+        """Returns whether a result of this dtype may be written over x, whose shape it has."""
+        flags = x.flags
+        return x.dtype.name == dtype and flags.c_contiguous and getattr(flags, "writeable", True)
+
+    def empty(self, shape, dtype, like):
+        return sys.modules[self.name].empty(shape, dtype)
+
 
 class Torch:
     name = "torch"
+    writes = True
     needs_plain_numbers = False
 
     def kind(self):
@@ -249,3 +265,16 @@ class Torch:
 
     def quiet(self):
         return contextlib.nullcontext()
+
+    def records(self, flat):
+        torch = sys.modules["torch"]
+        return torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in flat)
+
+    def fits(self, x, dtype):
+        # A Parameter is kept by its module: it is not the caller's to give away.
+        plain = type(x) is sys.modules["torch"].Tensor and not x.requires_grad
+        return plain and self.dtype_name(x) == dtype and x.is_contiguous()
+
+    def empty(self, shape, dtype, like):
+        torch = sys.modules["torch"]
+        return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 
-from opdock import _formula
+from opdock import _formula, _fuse_donate
 from opdock._errors import InvalidArgumentError, UnsupportedError
 from opdock._fuse_proxies import Array, Number
 from opdock._fuse_trace import DTYPES, NAMESPACE, Node, broadcast, is_library_array, size_code
@@ -183,7 +183,7 @@ def _compile(code):
 class _Kernel:
     """A formula's function, for some of a plan's results."""
 
-    def __init__(self, tracer, results):
+    def __init__(self, tracer, results, donated=()):
         self.results = results
         self.text, self.schema, codes = write(tracer, [x.node for x in results])
         self.function = _formula.formula(self.text, self.schema)
@@ -191,9 +191,17 @@ class _Kernel:
         self.call_into = eval(f"lambda f, a, out: f({', '.join([*codes, 'out=out'])})", NAMESPACE)
         self.post = [None if x.is_exact and not x.post else _finish(x) for x in results]
         self.is_plain = not any(self.post)
+        self._donors = None
+        if donated and self.is_plain:
+            self._donors = _fuse_donate.Donors(tracer.library, results, donated)
 
     def run(self, flat):
         """Returns the list of the results."""
+        if self._donors is not None:
+            outs = self._donors.take(flat)
+            if outs is not None:
+                self.call_into(self.function, flat, outs[0] if len(outs) == 1 else tuple(outs))
+                return outs
         values = self.call(self.function, flat)
         values = [values] if len(self.results) == 1 else values
         if self.is_plain:
@@ -226,11 +234,13 @@ def _narrow(x, shape):
 class Plan:
     """What a traced function does with the arguments of one pattern.
 
-    facts: codes of the numbers whose values it used. Any thread.
+    facts: codes of the numbers whose values it used. donated: codes of the arguments whose memory
+    results may take. Any thread.
     """
 
-    def __init__(self, tracer, value):
+    def __init__(self, tracer, value, donated=()):
         self._tracer = tracer
+        self._donated = set(donated)
         self._results = []  # of type Result
         self._constants = []
         self._known = {}  # id of a node -> number of its result
@@ -257,6 +267,7 @@ class Plan:
             node = x._open()
             if node.operand is not None:
                 code = node.operand.code
+                self._donated = {one for one in self._donated if one not in code}
                 return code[len("asarray(") : -1] if code.startswith("asarray(") else code
             known = self._known.setdefault(id(node), len(self._results))
             if known == len(self._results):
@@ -296,11 +307,19 @@ class Plan:
         parts = {}
         for i, group in enumerate(groups):
             parts.setdefault(group, []).append(i)
+        pieces = [
+            part[begin : begin + _MAX_RESULTS]
+            for part in parts.values()
+            for begin in range(0, len(part), _MAX_RESULTS)
+        ]
         made = []
-        for part in parts.values():
-            for begin in range(0, len(part), _MAX_RESULTS):
-                numbers = part[begin : begin + _MAX_RESULTS]
-                made.append((numbers, _Kernel(self._tracer, [self._results[i] for i in numbers])))
+        for at, numbers in enumerate(pieces):
+            later = {
+                x for piece in pieces[at + 1 :] for i in piece for x in self._results[i].operands
+            }
+            donated = [code for code in self._donated if not any(code in x for x in later)]
+            results = [self._results[i] for i in numbers]
+            made.append((numbers, _Kernel(self._tracer, results, donated)))
         with lock():
             return self._kernels.setdefault(groups, made)
 
