@@ -17,6 +17,12 @@
 
 namespace opdock {
 
+// What Resolver::make_cpu_code() has made, each member set at most once.
+struct CpuCodeMade {
+  std::atomic<opdock_formula_function> code{nullptr};
+  std::atomic<const std::string*> failure{nullptr};  // why there is no code; never freed
+};
+
 // Finds the provider of a function on a device. The catalogue implements it, and so do tests.
 class Resolver {
  public:
@@ -52,10 +58,9 @@ class Resolver {
     return nullptr;
   }
   // Compiles CPU code of a formula, on a thread of its own, which may outlive the runtime, or, if
-  // compiles_cpu_code_first(), at once. Stores the code in *out, which lives until the process
-  // ends, unless that fails. Any thread.
-  virtual void make_cpu_code(const std::string& name, const std::string& source,
-                             std::atomic<opdock_formula_function>* out) {
+  // compiles_cpu_code_first(), at once. Sets one member of *out, which lives until the process
+  // ends, or none if compiling is forbidden. Any thread.
+  virtual void make_cpu_code(const std::string& name, const std::string& source, CpuCodeMade* out) {
     (void)name, (void)source, (void)out;
   }
   // Whether a formula's first call on the CPU waits for its code to be compiled.

@@ -50,7 +50,7 @@ class FormulaResolver : public Resolver {
     return others_.find_cpu_code(name, source);
   }
   void make_cpu_code(const std::string& name, const std::string& source,
-                     std::atomic<opdock_formula_function>* out) override {
+                     CpuCodeMade* out) override {
     others_.make_cpu_code(name, source, out);
   }
   bool compiles_cpu_code_first() const override { return others_.compiles_cpu_code_first(); }

@@ -42,8 +42,7 @@ class FunctionTable : public Resolver {
   // (function_table_cpu_code.cc)
   opdock_formula_function find_cpu_code(const std::string& name,
                                         const std::string& source) override;
-  void make_cpu_code(const std::string& name, const std::string& source,
-                     std::atomic<opdock_formula_function>* out) override;
+  void make_cpu_code(const std::string& name, const std::string& source, CpuCodeMade* out) override;
   bool compiles_cpu_code_first() const override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;

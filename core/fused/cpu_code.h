@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "call/function.h"
 #include "formula/graph.h"
 #include "opdock/formula_cpu.h"
 
@@ -17,8 +18,9 @@ struct Invocation;
 // The interpreter computes the first call, so that a first result waits for nothing. Code that the
 // cache has is opened at the next large call, or once the interpreter has worked for a few
 // milliseconds, which is what opening takes in a new process. Code is compiled, in the background,
-// once the interpreter has worked for a second, which is about what compiling takes. Nothing of
-// this happens where the plugin brings the code. Usable from any thread.
+// once the interpreter has worked for a second, which is about what compiling takes. If that fails,
+// the next call warns, on its own thread: the program's log may be gone when the compiler ends.
+// Nothing of this happens where the plugin brings the code. Usable from any thread.
 class CpuCode {
  public:
   explicit CpuCode(const formula::Graph& graph) : graph_(graph) {}
@@ -28,15 +30,17 @@ class CpuCode {
   // Takes the code that a plugin brings; NULL: it has none. Called before any call.
   void bring(opdock_formula_function code) {
     if (code == nullptr) return;
-    code_.store(code, std::memory_order_release);
+    made_.code.store(code, std::memory_order_release);
     stage_.store(kAsked, std::memory_order_relaxed);
   }
   // Returns the code for a call with so many elements; NULL: use the interpreter. May open a file.
   opdock_formula_function get(Invocation* in, int64_t elements) {
-    const opdock_formula_function code = code_.load(std::memory_order_acquire);
-    return code != nullptr || stage_.load(std::memory_order_relaxed) == kAsked
-               ? code
-               : consider(in, elements);
+    const opdock_formula_function code = made_.code.load(std::memory_order_acquire);
+    if (code != nullptr) return code;
+    const uint8_t stage = stage_.load(std::memory_order_relaxed);
+    if (stage == kWarned) return nullptr;
+    if (stage == kAsked && made_.failure.load(std::memory_order_relaxed) == nullptr) return nullptr;
+    return consider(in, elements);
   }
   // Says how long the interpreter has worked for a call, on all threads together about as long.
   void interpreted(std::chrono::nanoseconds time) {
@@ -44,12 +48,14 @@ class CpuCode {
   }
 
  private:
-  enum Stage : uint8_t { kNew, kLookedUp, kAsked };
+  enum Stage : uint8_t { kNew, kLookedUp, kAsked, kWarned };
   opdock_formula_function consider(Invocation* in, int64_t elements);
+  // Warns if compiling has failed, once in this process for each cause.
+  void warn(Invocation* in);
   std::string source() const;
 
   const formula::Graph& graph_;
-  std::atomic<opdock_formula_function> code_{nullptr};
+  CpuCodeMade made_;
   std::atomic<uint8_t> stage_{kNew};
   std::atomic<int64_t> spent_{0};  // nanoseconds
 };

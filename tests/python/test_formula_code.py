@@ -41,7 +41,7 @@ def run(tmp_path):
     folder = tmp_path / "cache"
     folder.mkdir(mode=0o700)
 
-    def run(text, **environment):
+    def run(text, warnings=0, **environment):
         done = subprocess.run(
             [sys.executable, "-c", text],
             env={**os.environ, "OPDOCK_CACHE_DIR": str(folder), **environment},
@@ -51,6 +51,7 @@ def run(tmp_path):
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        assert done.stderr.count("interpreted on the CPU") == warnings, done.stderr
         return done.stdout.strip()
 
     return run
@@ -67,21 +68,43 @@ def test_code_is_compiled_once_asked_for_and_found_by_later_processes(run):
 
 
 @pytest.mark.parametrize(
-    "environment",
+    ("environment", "warnings"),
     [
-        {"OPDOCK_JIT": "always", "CXX": "false"},
-        {"OPDOCK_JIT": "always", "CXX": "/nonexistent/c++"},
-        {"OPDOCK_JIT": "always", "OPDOCK_BUILD": "never"},
-        {"OPDOCK_JIT": "always", "OPDOCK_CACHE_DIR": "/tmp"},
-        {"OPDOCK_JIT": "never"},
+        ({"OPDOCK_JIT": "always", "CXX": "false"}, 1),
+        ({"OPDOCK_JIT": "always", "CXX": "/nonexistent/c++"}, 1),
+        ({"OPDOCK_JIT": "always", "OPDOCK_BUILD": "never"}, 0),
+        ({"OPDOCK_JIT": "always", "OPDOCK_CACHE_DIR": "/tmp"}, 1),
+        ({"OPDOCK_JIT": "never"}, 0),
     ],
 )
-def test_without_a_compiler_the_interpreter_stays(run, environment):
-    assert run(THREE, **environment) == "[(True, False), (True, False), (True, False)]"
+def test_without_a_compiler_the_interpreter_stays(run, environment, warnings):
+    # A second formula that fails for the same cause is not worth a second warning.
+    two = THREE + "\nopdock.formula('x + 1')(x)"
+    found = run(two, warnings=warnings, **environment)
+    assert found == "[(True, False), (True, False), (True, False)]"
 
 
 def test_code_is_compiled_in_the_background_after_a_second_of_work(run):
     assert run(MANY) == "True True"
+
+
+def test_a_call_after_a_compilation_that_failed_in_the_background_warns(run):
+    wait = """
+read, write = os.pipe()
+stderr = os.dup(2)
+os.dup2(write, 2)
+os.set_blocking(read, False)
+text, end = b"", time.monotonic() + 120
+while not text and time.monotonic() < end:
+    f(x, y)
+    if select.select([read], [], [], 0)[0]:
+        text = os.read(read, 10000)
+os.dup2(stderr, 2)
+print(text.decode().strip(), "|", is_right(), is_open())
+"""
+    found = run("import os, select\n" + CALLS + wait, CXX="false")
+    assert found.startswith("opdock: formula: interpreted on the CPU instead of compiled"), found
+    assert "false" in found and found.endswith("| True False")
 
 
 def test_names_do_not_matter(run):
