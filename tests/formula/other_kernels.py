@@ -5,7 +5,7 @@ with other roundings must not be called wrong, and a faulty one must be."""
 import contextlib
 import re
 
-import random_formulas
+from random_program import Program
 
 #: Functions as torch's kernels for GPUs compute them. X: the argument, a text in parentheses.
 AS_ON_GPUS = {
@@ -48,7 +48,7 @@ def _replaced(text, name, other):
 @contextlib.contextmanager
 def computing(others):
     """Within it, formulas have other functions, {name: text}; their references stay."""
-    write = random_formulas.Program.write
+    write = Program.write
 
     def written(program, results):
         text, schema, tensors = write(program, results)
@@ -57,14 +57,14 @@ def computing(others):
             text = _replaced(text, name, other)
         return text, schema, tensors
 
-    random_formulas.Program.write = written
+    Program.write = written
     try:
         yield
     finally:
-        random_formulas.Program.write = write
+        Program.write = write
 
 
 def uses(seed, name):
     """Returns whether the random formula of this seed calls the function."""
-    program = random_formulas.Program(seed)
+    program = Program(seed)
     return re.search(rf"\b{name}\(", program.write(program.leaves())[0]) is not None
