@@ -1,11 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers the extension module's questions about torch. Imported with the first torch tensor."""
 
+import contextlib
 import os
 import sys
 import threading
 
 import torch
+
+
+def _without_modes():
+    """Returns a context in which none of torch's dispatch modes is active.
+
+    torch's own function for that imports its fake tensors' modules, which takes a millisecond of
+    the first call. Without a mode there is nothing to do."""
+    try:
+        counts = (
+            torch._C._len_torch_dispatch_stack,
+            torch._ops._len_torch_dispatch_stack_pre_dispatch,
+        )
+        if not any(count() for count in counts):
+            return contextlib.nullcontext()
+    except AttributeError:
+        pass  # another torch
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
 
 
 def samples():
@@ -16,9 +36,7 @@ def samples():
     autograd data, or None if that is unknown); an empty list if this torch does not offer these.
     """
     try:
-        from torch.utils._python_dispatch import _disable_current_modes
-
-        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+        with _without_modes(), torch.inference_mode(False), torch.enable_grad():
             cpu = {"device": "cpu"}
             tracked = torch.empty(5, requires_grad=True, **cpu)
             with torch.inference_mode():
@@ -46,10 +64,8 @@ def tracked_key():
     """Returns, as an int, the key set's bit that tensors made in inference mode lack; 0 if
     unknown."""
     try:
-        from torch.utils._python_dispatch import _disable_current_modes
-
         bit = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView).raw_repr()
-        with _disable_current_modes(), torch.inference_mode(False):
+        with _without_modes(), torch.inference_mode(False):
             plain = torch.empty(1, device="cpu")
             with torch.inference_mode():
                 inference = torch.empty(1, device="cpu")

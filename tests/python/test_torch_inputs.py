@@ -334,6 +334,22 @@ assert min(found) > 0, found
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_the_first_tensor_waits_for_no_module_of_torch():
+    """The modules of torch's fake tensors would take a millisecond of the first call."""
+    import subprocess
+    import sys
+
+    program = """
+import sys
+import torch, opdock
+before = set(sys.modules)
+opdock.formula("x + 1")(torch.ones(2))
+print(*sorted(x for x in set(sys.modules) - before if x.startswith("torch._subclasses")))
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert found.stdout.split() == []
+
+
 def test_four_bit_pairs_keep_their_lanes(ops):
     if not hasattr(torch, "float4_e2m1fn_x2"):
         pytest.skip("this torch has no float4_e2m1fn_x2")
