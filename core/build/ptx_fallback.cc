@@ -4,7 +4,6 @@
 #include <sys/auxv.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,6 +13,7 @@
 #include "facts/environment.h"
 #include "fmt/format.h"
 #include "jit/nvrtc_files.h"
+#include "jit/nvrtc_memo.h"
 
 namespace opdock {
 namespace {
@@ -128,7 +128,7 @@ class CompilerComparison {
     }
     for (const std::string& path : paths_) stamps_.add(path.substr(1));
     std::set<std::string> places;
-    for (const std::string& path : tested) places.insert(nearest(path));
+    for (const std::string& path : tested) places.insert(nearest_existing(path));
     for (const std::string& path : places) stamps_.add(path.substr(1));
     return !paths_.empty() && ids_of(paths_) != then.ids;
   }
@@ -142,22 +142,7 @@ class CompilerComparison {
  private:
   // Returns everything in this process that decides where compilers are searched.
   std::string surroundings() const {
-    std::vector<std::string> texts = compiler_folders();
-    texts.push_back(nvcc_);
-    for (const char* name : {"PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME",
-                             "CUDA_PATH", "LD_LIBRARY_PATH"}) {
-      const char* value = std::getenv(name);
-      texts.push_back(value == nullptr ? "" : value);
-    }
-    return pack_texts(texts);
-  }
-
-  // Returns the path if it exists, else the folder whose stamp changes when it appears.
-  static std::string nearest(std::string path) {
-    std::error_code error;
-    while (path.size() > 1 && !fs::exists(path, error))
-      path = fs::path(path).parent_path().string();
-    return path.starts_with('/') ? path : "/";
+    return pack_texts({nvcc_, nvrtc_surroundings(compiler_folders(), current_environment())});
   }
 
   Cache* cache_;

@@ -238,6 +238,7 @@ CompiledImagePtr ImageMaker::keep(const Toolchain& toolchain, CompileResult resu
   std::vector<CacheBlob> blobs = {blob("image", image->bytes), blob("names", image->names)};
   blobs.push_back({"toolkit", image->toolkit.text()});
   image->entry = cache()->publish_blobs(cached_, toolchain.maker(), blobs, reasons);
+  if (image->entry != nullptr) remember_toolchains(cache());
   return image;
 }
 

@@ -40,9 +40,9 @@ class Walk {
 
  private:
   void resolve(const Include& include, const std::string& from) {
-    if (embedded_.count(include.name) != 0) {
+    if (const auto known = embedded_.find(include.name); known != embedded_.end()) {
       // Its own includes are followed once, from its first mention.
-      if (entered_.insert(include.name).second) follow(embedded_[include.name], "");
+      if (entered_.insert(include.name).second) follow(known->second, "");
       return;
     }
     if (include.quoted && !from.empty() && take(from, include.name)) return;
@@ -68,7 +68,7 @@ class Walk {
     return true;
   }
 
-  std::map<std::string, std::string> embedded_;
+  std::map<std::string_view, std::string_view> embedded_;
   const std::vector<std::string>& folders_;
   const std::string& toolkit_;
   OutsideHeaders* out_;
@@ -99,11 +99,12 @@ std::optional<std::string> value_of(const std::vector<std::string>& options, siz
 std::vector<Include> includes_of(std::string_view text) {
   std::vector<Include> found;
   constexpr std::string_view kWord = "include";
-  for (size_t at = text.find(kWord); at != text.npos; at = text.find(kWord, at + 1)) {
-    size_t before = at;
-    while (before > 0 && blank(text[before - 1])) --before;
-    if (before == 0 || text[before - 1] != '#') continue;
-    size_t begin = at + kWord.size();
+  // A text has few number signs, so that it is searched as fast as memory is.
+  for (size_t at = text.find('#'); at != text.npos; at = text.find('#', at + 1)) {
+    size_t begin = at + 1;
+    while (begin < text.size() && blank(text[begin])) ++begin;
+    if (text.substr(begin, kWord.size()) != kWord) continue;
+    begin += kWord.size();
     if (text.substr(begin, 5) == "_next") begin += 5;
     while (begin < text.size() && blank(text[begin])) ++begin;
     if (begin >= text.size()) break;

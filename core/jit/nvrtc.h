@@ -16,6 +16,7 @@ namespace opdock {
 struct SourceText {
   std::string name;  // as #include spells it: "opdock/device.cuh"
   std::string text;
+  std::string digest{};  // SHA-256 of the text, hex; empty: not known
 };
 
 struct CompileJob {

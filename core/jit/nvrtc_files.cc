@@ -69,13 +69,14 @@ Version nvrtc_version(const fs::path& library) {
 }
 
 // Returns the headers that belong to the library: next to its lib folder, or in the cuda_runtime
-// wheel next to its own.
-std::string include_of(const fs::path& library) {
+// wheel next to its own. *tested (unless NULL) gets the files that it looks for.
+std::string include_of(const fs::path& library, std::vector<std::string>* tested) {
   const fs::path lib = library.parent_path();
   std::error_code failed;
   for (const fs::path& folder :
        {lib.parent_path() / "include", lib.parent_path().parent_path() / "cuda_runtime/include",
         lib.parent_path().parent_path().parent_path() / "include"}) {
+    if (tested != nullptr) tested->push_back(folder / "cuda_fp16.h");
     if (fs::is_regular_file(folder / "cuda_fp16.h", failed)) {
       return fs::canonical(folder, failed).string();
     }
@@ -154,13 +155,19 @@ std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folder
 
 std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
                                         const Environment& environment,
-                                        std::vector<std::string>* searched) {
+                                        std::vector<std::string>* searched,
+                                        std::vector<std::string>* tested) {
   std::vector<NvrtcFile> found;
-  for (const std::string& path : find_nvrtc_paths(folders, environment, searched)) {
+  for (const std::string& path : find_nvrtc_paths(folders, environment, searched, tested)) {
     std::error_code failed;
     const fs::path real = fs::canonical(path, failed);
-    if (!failed)
-      found.push_back({path, nvrtc_version(real), library_id(real.string()), include_of(real)});
+    if (failed) continue;
+    found.push_back(
+        {path, nvrtc_version(real), library_id(real.string()), include_of(real, tested)});
+    if (tested == nullptr) continue;
+    tested->push_back(path);
+    tested->push_back(real.string());
+    tested->push_back(real.parent_path().string());
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const NvrtcFile& a, const NvrtcFile& b) { return b.version < a.version; });

@@ -26,11 +26,12 @@ std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folder
                                           std::vector<std::string>* searched,
                                           std::vector<std::string>* tested = nullptr);
 // Returns one file per library, the newest first. `folders` are searched first, as by
-// nvrtc_candidates(). *searched gets the folders, for messages. Reads folders and file heads; opens
-// no library.
+// nvrtc_candidates(). *searched gets the folders, for messages; *tested (unless NULL) each file and
+// folder whose state decided the result. Reads folders and file heads; opens no library.
 std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
                                         const Environment& environment,
-                                        std::vector<std::string>* searched);
+                                        std::vector<std::string>* searched,
+                                        std::vector<std::string>* tested = nullptr);
 
 // Folders that this process searches for run-time compilers before all others, such as the
 // site-packages of a Python that is not the first in PATH. Thread-safe.

@@ -103,7 +103,8 @@ CacheRequest cache_request(const CompileRequest& request, const JitContext& cont
   for (const SourceText& header : request.headers) headers.push_back(&header);
   std::sort(headers.begin(), headers.end(),
             [](const SourceText* a, const SourceText* b) { return a->name < b->name; });
-  for (const SourceText* header : headers) add("header " + header->name, text(header->text));
+  for (const SourceText* header : headers)
+    add("header " + header->name, header->digest.empty() ? text(header->text) : header->digest);
   for (const SourceText& header : outside) add("outside header " + header.name, header.text);
   // Only a folder's contents matter, not where it is.
   const IncludeOptions includes = include_options(request.options);

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/texts.h"
 #include "facts/arch.h"
+#include "jit/nvrtc_memo.h"
 #include "jit/request.h"
 #include "jit/worker.h"
 
@@ -153,17 +154,21 @@ struct MachineNvrtcs {
   ForkAwareLock lock;  // guards what follows
   std::vector<NvrtcFile> found;
   std::vector<std::string> folders;
+  NvrtcMemo memo;  // of the search; empty if it was not written, or has been
 };
 MachineNvrtcs& nvrtcs_here = *new MachineNvrtcs;
 
-std::vector<NvrtcFile> machine_nvrtcs(std::vector<std::string>* searched) {
+std::vector<NvrtcFile> machine_nvrtcs(Cache* cache, std::vector<std::string>* searched) {
   const ForkAwareGuard guard(&nvrtcs_here.lock);
   std::vector<std::string> wanted = compiler_folders();
   if (nvrtcs_here.found.empty() || nvrtcs_here.folders != wanted) {
-    std::vector<NvrtcFile> found = find_nvrtc_files(wanted, current_environment(), searched);
+    NvrtcMemo memo;
+    std::vector<NvrtcFile> found =
+        find_nvrtc_files(wanted, current_environment(), cache, searched, &memo);
     const NoFork no_fork;
     nvrtcs_here.found = std::move(found);
     nvrtcs_here.folders = std::move(wanted);
+    nvrtcs_here.memo = std::move(memo);
   }
   return nvrtcs_here.found;
 }
@@ -172,7 +177,7 @@ void find_nvrtcs(const CompileRequest& request, const JitContext& context,
                  std::vector<std::unique_ptr<Toolchain>>* out, std::vector<Reason>* reasons) {
   std::vector<std::string> searched;
   const std::vector<NvrtcFile> files =
-      context.nvrtcs != nullptr ? *context.nvrtcs : machine_nvrtcs(&searched);
+      context.nvrtcs != nullptr ? *context.nvrtcs : machine_nvrtcs(context.cache, &searched);
   const ImageKind kind = output_kind(request);
   for (const NvrtcFile& file : files) {
     auto toolchain = std::make_unique<NvrtcToolchain>(file, request, context);
@@ -196,6 +201,14 @@ void find_nvrtcs(const CompileRequest& request, const JitContext& context,
 }
 
 }  // namespace
+
+void remember_toolchains(Cache* cache) {
+  const ForkAwareGuard guard(&nvrtcs_here.lock);
+  if (!guard || nvrtcs_here.memo.text.empty()) return;
+  cache->remember(nvrtcs_here.memo.name, nvrtcs_here.memo.text);
+  const NoFork no_fork;
+  nvrtcs_here.memo = {};
+}
 
 CompileResult compile_in_worker(const JitContext& context, Backend backend,
                                 const std::string& library, const CompileJob& job,

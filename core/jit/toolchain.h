@@ -38,6 +38,10 @@ std::vector<std::unique_ptr<Toolchain>> find_toolchains(const CompileRequest& re
                                                         const JitContext& context,
                                                         std::vector<Reason>* reasons);
 
+// Lets the cache remember where this process has found compilers, if it could not before: to be
+// called after something was published in it, as memos are written only to a cache that exists.
+void remember_toolchains(Cache* cache);
+
 // Appends what find_toolchains() returns for AMD's GPUs.
 void find_hiprtcs(const JitContext& context, std::vector<std::unique_ptr<Toolchain>>* out,
                   std::vector<Reason>* reasons);

@@ -1,4 +1,4 @@
-// The device vocabulary that is installed with this library: what "opdock/device.cuh" includes.
+// The device vocabulary of this library: what "opdock/device.cuh" includes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace opdock {
 
-// Returns the vocabulary's headers, read once; empty if they are not installed.
+// Returns the vocabulary's headers, with their digests. They are part of the library: a kernel that
+// is in the cache would otherwise have to wait until thirty files are read and hashed for its key.
 const std::vector<SourceText>& vocabulary();
 
 }  // namespace opdock
