@@ -147,6 +147,16 @@ std::string ask_package(const BuildTools& tools, const std::string& package) {
   return answer.empty() ? "pkg-config " + end.text() : answer;
 }
 
+bool has_header(const BuildTools& tools, const std::string& header) {
+  std::vector<std::string> command = tools.cpp;
+  for (const char* word : {"-E", "-x", "c++", "-o", "/dev/null", "-include"})
+    command.push_back(word);
+  command.push_back(header);
+  command.push_back("/dev/null");
+  std::string ignored;
+  return !can_start(tools, command) || run_tool(tools, std::move(command), &ignored).ok();
+}
+
 std::vector<std::string> not_linked(const BuildTools& tools,
                                     const std::vector<std::string>& libraries) {
   // Links no object, so that nothing is taken from the libraries: the only thing that shows is

@@ -42,6 +42,8 @@ Version ask_hipcc(const BuildTools& tools);                                // HI
 std::vector<NvrtcKnowledge> ask_nvrtcs(const BuildTools& tools);  // tools.pack, oldest first
 // Returns why pkg-config does not have a library, in its own words; empty if it has it.
 std::string ask_package(const BuildTools& tools, const std::string& package);
+// Returns whether tools.cpp finds a header, as in #include <header>; true if it cannot be asked.
+bool has_header(const BuildTools& tools, const std::string& header);
 // Returns those of `libraries` that tools.cpp does not find for -lNAME.
 std::vector<std::string> not_linked(const BuildTools& tools,
                                     const std::vector<std::string>& libraries);

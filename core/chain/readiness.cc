@@ -7,6 +7,7 @@
 
 #include "arch/choose.h"
 #include "arch/toolchain_rules.h"
+#include "build/missing_files.h"
 #include "build/tool_versions.h"
 #include "cache/cache.h"
 #include "facts/tools.h"
@@ -44,7 +45,9 @@ class ReadinessJudge {
   }
 
   std::vector<Readiness> run() {
-    return {binaries(), nvrtc(), hiprtc(), source(), nvcc(), hipcc(), libtorch()};
+    Readiness built = source();  // finds the compiler
+    return {binaries(),       nvrtc(), hiprtc(), formulas(),
+            std::move(built), nvcc(),  hipcc(),  libtorch()};
   }
 
  private:
@@ -99,6 +102,27 @@ class ReadinessJudge {
     Reason missing = make_reason(Code::kJitNoCompiler, "no hipRTC", "hipRTC");
     missing.advice = "install it: " + library.package;
     result.reasons.push_back(std::move(missing));
+    return result;
+  }
+
+  // Judges whether formulas get compiled code on the CPU, where they are interpreted without it.
+  // To be called after source().
+  Readiness formulas() const {
+    Readiness result{"run-time compilation, CPU", "", {}, {}};
+    const BuildTools tools = find_compiler_tools(&result.reasons);
+    if (tools.cpp.empty()) return result;
+    result.found =
+        fmt::format("{}, for formulas", compiler_.name.empty()
+                                            ? tools.cpp.back()
+                                            : named(compiler_.name.c_str(), compiler_.version));
+    // A small one of those that the code of formulas includes.
+    const std::string header = "hwy/detect_compiler_arch.h";
+    if (!compiler_.name.empty() && !has_header(tools, header)) {
+      Reason missing = make_reason(Code::kBuildHeaderMissing,
+                                   tools.cpp.back() + " without " + header, "Highway's headers");
+      missing.advice = package_of_header(header) + "; until then formulas are interpreted";
+      result.reasons.push_back(std::move(missing));
+    }
     return result;
   }
 

@@ -445,6 +445,7 @@ def test_doctor_names_what_is_there(opdock, tmp_path):
 
 WAYS = [
     *("binary plugins", "run-time compilation, CUDA", "run-time compilation, HIP"),
+    "run-time compilation, CPU",
     *("building from source", "building with nvcc", "building with hipcc"),
     "linking libtorch with nvcc",
 ]
@@ -480,6 +481,22 @@ def test_doctor_with_nothing_in_path_says_what_building_misses(opdock, tmp_path)
     )
     assert ways["building with nvcc"]["needs"] == "building from source"
     assert ways["building with hipcc"]["verdict"] == "not ready"
+
+
+def test_doctor_says_whether_formulas_are_compiled_on_the_cpu(opdock, tmp_path):
+    name = "run-time compilation, CPU"
+    found = ways_of(opdock("doctor", "--json").json)[name]
+    assert found["verdict"] == "ready" and found["found"].endswith(", for formulas")
+    # A compiler that finds no header at all.
+    real = shutil.which("c++")
+    compiler = tmp_path / "c++"
+    compiler.write_text(f'#!/bin/sh\nexec {real} -nostdinc "$@"\n')
+    compiler.chmod(0o755)
+    found = ways_of(opdock("doctor", "--json", CXX=str(compiler)).json)[name]
+    assert codes_of(found) == ["build-header-missing"] and found["verdict"] == "not ready"
+    assert "libhwy-dev" in found["reasons"][0]["advice"]
+    found = ways_of(opdock("doctor", "--json", PATH=str(tmp_path), CXX="/nonexistent").json)[name]
+    assert codes_of(found) == ["build-no-compiler"]
 
 
 def fake_tools(folder, **texts):
