@@ -20,4 +20,6 @@ from opdock.torch._register import refused, register, register_all  # noqa: E402
 
 register_all()
 
-__all__ = ["refused", "register", "register_all"]
+from opdock.torch import nn, optim  # noqa: E402  (they use the operators)
+
+__all__ = ["nn", "optim", "refused", "register", "register_all"]
