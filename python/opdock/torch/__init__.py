@@ -21,5 +21,8 @@ from opdock.torch._register import refused, register, register_all  # noqa: E402
 register_all()
 
 from opdock.torch import nn, optim  # noqa: E402  (they use the operators)
+from opdock.torch._patch import Report, patch, unpatch  # noqa: E402
 
-__all__ = ["nn", "optim", "refused", "register", "register_all"]
+__all__ = [
+    "Report", "nn", "optim", "patch", "refused", "register", "register_all", "unpatch",
+]  # fmt: skip
