@@ -289,7 +289,8 @@ def test_rotary_functions_are_tried_before_they_are_replaced():
     calls = {
         apply_rotary: [(q, k, angles.cos(), angles.sin()),
                        (q, k, angles[:1].cos(), angles[:1].sin())],
-        apply_rotary_of_tables: [(q, k, tables.cos(), tables.sin(), positions)],
+        apply_rotary_of_tables: [(q, k, tables.cos(), tables.sin(), positions),
+                                 (q, k, tables.cos(), tables.sin(), positions[:1])],
     }  # fmt: skip
     for function, cases in calls.items():
         swap = _swaps.rotary_of(function)

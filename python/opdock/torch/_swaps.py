@@ -345,7 +345,9 @@ def _turn(q, k, cos, sin, positions):
 
 
 def _mine_by_positions(q, k, cos, sin, position_ids, unsqueeze_dim=1):
-    return tuple(_turn(q, k, cos, sin, position_ids))
+    # One row of positions may serve all rows of the batch.
+    positions = position_ids[0] if position_ids.shape[0] == 1 else position_ids
+    return tuple(_turn(q, k, cos, sin, positions))
 
 
 def _mine_by_rows(q, k, cos, sin, position_ids=None, unsqueeze_dim=1):
