@@ -185,3 +185,30 @@ def test_copies_and_sparse_gradients(classes):
     parameters[0].grad = torch.eye(3, 5, dtype=torch.float64).to_sparse()
     with pytest.raises(RuntimeError, match="found a sparse gradient, wanted a dense one"):
         optimizer.step()
+
+
+def test_parts_of_sharded_parameters(classes, tmp_path):
+    """A DTensor, as FSDP2 makes of parameters, in a group of one process."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    store = f"file://{tmp_path}/store"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        mesh, sets = init_device_mesh("cpu", (1,)), []
+        for cls in classes:
+            made = [distribute_tensor(p.detach(), mesh, [Shard(0)]) for p in make_parameters()[:3]]
+            parameters = [torch.nn.Parameter(p) for p in made]
+            optimizer = cls(parameters, lr=0.1, foreach=False)
+            for turn in range(3):
+                plain = make_parameters()[:3]
+                set_gradients(plain, turn)
+                for p, other in zip(parameters, plain, strict=True):
+                    p.grad = distribute_tensor(other.grad, mesh, [Shard(0)])
+                optimizer.step()
+            state = optimizer.state_dict()["state"][0]
+            assert type(state["exp_avg"]) is type(parameters[0].data)
+            sets.append([p.to_local() for p in parameters])
+        assert_same(*sets)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -413,3 +413,29 @@ def test_measuring_leaves_no_trace():
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(p.grad is None for p in model.parameters())
     assert _choice.choices()
+
+
+def test_checkpoints_do_not_see_what_is_measured():
+    model, x = make("decoder")
+    before = copy.deepcopy(model)
+    opdock.torch.patch(model)
+    y = torch.utils.checkpoint.checkpoint(model, x.requires_grad_(), use_reentrant=False)
+    assert _choice.choices()
+    y.sum().backward()
+    before(x).sum().backward()
+    torch.testing.assert_close(
+        [p.grad for p in model.parameters()], [p.grad for p in before.parameters()]
+    )
+
+
+def test_transforms_and_modes_use_torchs_functions():
+    model, x = nn.LayerNorm(24).double(), torch.randn(3, 24, dtype=torch.float64)
+    before = copy.deepcopy(model)
+    opdock.torch.patch(model)
+    for transform in (torch.vmap, torch.func.jacrev, torch.func.jacfwd, torch.func.hessian):
+        torch.testing.assert_close(transform(model)(x), transform(before)(x))
+    with torch.utils.flop_counter.FlopCounterMode(display=False):
+        model(x)
+    with torch.device("meta"):
+        assert model.to_empty(device="meta")(torch.empty(2, 24, dtype=torch.float64)).is_meta
+    assert not _choice.choices()

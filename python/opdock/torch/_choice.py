@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch.autograd import forward_ad
 
 from opdock import _reports
 from opdock._author.choose import OWN, choose
@@ -70,20 +71,24 @@ def forget():
 
 def is_faster(swap, args, keywords):
     """Returns whether Opdock's function of `swap` is the faster one for this call, and measures
-    both if it is not known. While torch.compile makes a graph or a GPU's stream is captured nothing
-    is measured: of a class that is unknown then, torch's function counts as the faster one."""
+    both if it is not known. While torch.compile makes a graph, a GPU's stream is captured or a
+    dispatch mode sees the calls nothing is measured: of a class that is unknown then, torch's
+    function counts as the faster one. So it does in torch.func's transforms and in forward mode,
+    which the ops know only in part."""
     x = args[0] if args else next(iter(keywords.values()))
     length = x.shape[-1]
     is_training = torch.is_grad_enabled() and _has_gradient(args, keywords)
     if torch.compiler.is_compiling():
         return _in_graphs(swap.kind, x.dtype, x.device.type, int(length), is_training)
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        return False
     is_cast = torch.is_autocast_enabled(x.device.type)
     rows = (x.numel() // max(length, 1)).bit_length()
     key = swap.kind, x.dtype, x.device, length, rows, swap.more(args), is_training, is_cast
     choice = _known.get(key)
     is_capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
     if choice is None:
-        if is_capturing:
+        if is_capturing or torch._C._len_torch_dispatch_stack():
             return False
         with _lock:
             choice = _find(swap, key, args, keywords)
@@ -130,6 +135,8 @@ def _find(swap, key, args, keywords):
 def _measured(swap, situation, device, args, keywords):
     found, times = {}, {}
     with contextlib.ExitStack() as stack:
+        # Hooks of the caller, such as a checkpoint's, must not see what the measured calls save.
+        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))
         try:
@@ -141,6 +148,10 @@ def _measured(swap, situation, device, args, keywords):
         except OpdockError as error:  # no kernel for this GPU, for instance
             return Choice(situation, False, False, {}, str(error))
     return Choice(situation, found["eager"], found.get("graph", found["eager"]), times)
+
+
+def _as_it_is(x):
+    return x
 
 
 def _call(function, args, keywords):

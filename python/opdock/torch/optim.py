@@ -75,12 +75,14 @@ class _Steps:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        theirs = [group for group in self.param_groups if not _is_ours(group)]
-        if theirs:
-            self._step_of_torch(theirs)
+        theirs = []
         for group in self.param_groups:
             if _is_ours(group):
                 self._step_of(group)
+            else:
+                theirs.append(group)
+        if theirs:
+            self._step_of_torch(theirs)
         return loss
 
     def _step_of_torch(self, groups):
@@ -160,7 +162,9 @@ class _Steps:
         lists = [], [], [], []
         for param in params:
             state = self.state[param]
-            local = [_local(x) for x in (param, param.grad, state["exp_avg"], state["exp_avg_sq"])]
+            local = [param, param.grad, state["exp_avg"], state["exp_avg_sq"]]
+            if type(param) is not torch.nn.Parameter:
+                local = [_local(x) for x in local]
             if local[1].stride() != local[0].stride():
                 local[1] = torch.empty_like(local[0], dtype=local[1].dtype).copy_(local[1])
             for one, x in zip(lists, local, strict=True):
@@ -178,7 +182,7 @@ def _is_ours(group):
 
 
 def _is_updatable(param):
-    x = _local(param)
+    x = param if type(param) is torch.nn.Parameter else _local(param)
     return _functional.takes_rows(x if x.dim() else x[None]) and _has_no_gaps(x)
 
 
