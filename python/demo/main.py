@@ -21,6 +21,7 @@ if HAS_TORCH:
     import formula
     import torch
     import torch.nn.functional as F
+    import training
     from encoder import MAX_TOKENS, Encoder
 
 SENTENCES = [
@@ -146,24 +147,31 @@ def run_formula():
     return formula.show("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def run_training():
+    """Trains a patched model for some steps; returns the largest difference of its losses."""
+    heading("5. PyTorch: a small GPT trains, its layers and optimizer on Opdock's ops")
+    return training.show("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def say_that_torch_is_missing():
     """Prints a note in place of the chapters that need torch."""
-    heading("2. A sentence encoder, 3. DeepSpeed, and 4. A formula: skipped")
+    heading("2. A sentence encoder, 3. DeepSpeed, 4. A formula, and 5. PyTorch: skipped")
     print("Found no torch, whose tensors they use; install it with `pip install torch`")
 
 
 def main():
     show_plugins()
-    difference, error, bar, formula_error = 0.0, 0.0, 0.0, 0.0
+    difference, error, bar, formula_error, loss_error = 0.0, 0.0, 0.0, 0.0, 0.0
     if HAS_TORCH:
         difference = run_model()
         error, bar = run_layer()
         formula_error = run_formula()
+        loss_error = run_training()
     else:
         say_that_torch_is_missing()
-    heading("5. On demand: a source plugin is built on first use")
+    heading("6. On demand: a source plugin is built on first use")
     ondemand.show(os.environ["OPDOCK_BUILD_DIR"])
-    heading("6. What to try next")
+    heading("7. What to try next")
     print("""\
 ./dev opdock inspect build/plugins/softmax.so    what a plugin carries, read without loading it
 ./dev opdock explain softmax                     which plugin would serve an op, and why
@@ -171,6 +179,7 @@ def main():
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
 docs/guide/write-a-plugin.md                     your own op in ten minutes
 docs/guide/fuse.md                               one kernel of a function over arrays
+docs/guide/pytorch.md                            train, compile and patch models of PyTorch
 docs/concepts/build-on-demand.md                 what happens if no plugin fits
 docs/reference/deepspeed.md                      an unmodified DeepSpeed on Opdock's plugins""")
     if not difference <= BAR:
@@ -179,6 +188,8 @@ docs/reference/deepspeed.md                      an unmodified DeepSpeed on Opdo
         sys.exit(f"the layer's error is {error:.2e}, wanted at most {bar:.0e}")
     if HAS_TORCH and not formula_error <= formula.BAR:
         sys.exit(f"the formula's error is {formula_error:.2e}, wanted at most {formula.BAR:.0e}")
+    if HAS_TORCH and not loss_error <= training.BAR:
+        sys.exit(f"the losses differ by {loss_error:.2e}, wanted at most {training.BAR:.0e}")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ def main():
     no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers", "gpt2_deepspeed")
     no_benches += ("inference_calls", "inference_products", "inference_table")
     no_benches += ("formulas_bars", "formulas_chains", "formulas_peers", "test_formulas")
+    no_benches += ("torch_models_made",)
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
     by_name = ("bare",)  # benches that run only if named, as they take too long
