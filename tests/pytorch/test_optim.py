@@ -90,6 +90,25 @@ def test_either_continues_the_others_state(classes):
         assert_same(parameters, wanted_parameters)
 
 
+def test_one_call_updates_all_also_after_a_state_was_loaded(classes, monkeypatch):
+    name = f"{classes[0].__name__.lower()}_"
+    op, calls = getattr(torch.ops.opdock, name), []
+
+    def call(params, *args, **options):
+        calls.append(len(params))
+        op(params, *args, **options)
+
+    parameters = make_parameters()
+    theirs = classes[0](parameters)
+    run(theirs, parameters, range(2))
+    mine = classes[1](parameters)
+    mine.load_state_dict(theirs.state_dict())
+    monkeypatch.setattr(torch.ops.opdock, name, call)
+    run(mine, parameters, range(2, 4))
+    assert calls == [4, 4]
+    assert {float(state["step"]) for state in mine.state_dict()["state"].values()} == {4.0}
+
+
 def test_a_parameter_without_a_gradient_is_not_counted(classes):
     sets, without = [make_parameters() for _ in classes], {1: (0,), 3: (0, 2), 4: (1, 2, 3)}
     made = []

@@ -30,7 +30,7 @@ def always(monkeypatch):
     """Opdock's ops are taken for faster everywhere. Returns the kinds of the calls."""
     kinds = []
 
-    def is_faster(swap, args, keywords):
+    def is_faster(swap, x, args, keywords):
         kinds.append(swap.kind)
         return True
 
@@ -387,6 +387,26 @@ def test_choices_are_measured_once_and_kept(monkeypatch):
     _choice.forget()
     model(x)
     assert len(measured) == 4
+
+
+def test_layers_that_are_slower_get_their_class_back(monkeypatch):
+    def measured(swap, situation, device, args, keywords):
+        is_faster = swap.kind != "layer_norm"
+        return _choice.Choice(situation, is_faster, is_faster, {"eager": (1.0, 2.0)})
+
+    monkeypatch.setattr(_choice, "_measured", measured)
+    model = nn.Sequential(nn.LayerNorm(24), DecoderRMSNorm(24), nn.LayerNorm(24))
+    report = opdock.torch.patch(model, measure=torch.randn(3, 24))
+    assert type(model[0]) is type(model[2]) is nn.LayerNorm
+    assert type(model[1]) is not DecoderRMSNorm
+    assert str(report).split("\n") == [
+        "rms_norm: 1 in DecoderRMSNorm: Opdock's for 1 of 1 shapes",
+        "layer_norm in LayerNorm: torch's: faster at the measured shapes",
+    ]
+    with torch.no_grad():
+        model[1].weight.normal_()
+    opdock.torch.unpatch(model)
+    assert type(model[1]) is DecoderRMSNorm
 
 
 def test_an_op_that_fails_leaves_the_call_to_torch(monkeypatch):

@@ -69,22 +69,30 @@ def forget():
         _stored = None
 
 
-def is_faster(swap, args, keywords):
-    """Returns whether Opdock's function of `swap` is the faster one for this call, and measures
-    both if it is not known. While torch.compile makes a graph, a GPU's stream is captured or a
-    dispatch mode sees the calls nothing is measured: of a class that is unknown then, torch's
-    function counts as the faster one. So it does in torch.func's transforms and in forward mode,
-    which the ops know only in part."""
-    x = args[0] if args else next(iter(keywords.values()))
+def is_slower(swap):
+    """Returns whether the op of `swap` was needed and found slower at all that it was called with
+    last."""
+    with _lock:
+        found = [choice for key, choice in _latest.items() if key[0] == swap.number]
+    return bool(found) and not any(choice.eager or choice.graph for choice in found)
+
+
+def is_faster(swap, x, args, keywords):
+    """Returns whether Opdock's function of `swap` is the faster one for this call, whose first
+    argument is x, and measures both if it is not known. While torch.compile makes a graph, a GPU's
+    stream is captured or a dispatch mode sees the calls nothing is measured: of a class that is
+    unknown then, torch's function counts as the faster one. So it does in torch.func's transforms
+    and in forward mode, which the ops know only in part."""
     length = x.shape[-1]
     is_training = torch.is_grad_enabled() and _has_gradient(args, keywords)
     if torch.compiler.is_compiling():
-        return _in_graphs(swap.kind, x.dtype, x.device.type, int(length), is_training)
+        return _in_graphs(swap.number, x.dtype, x.device.type, int(length), is_training)
     if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
         return False
-    is_cast = torch.is_autocast_enabled(x.device.type)
+    device = x.device
+    is_cast = torch.is_autocast_enabled(device.type)
     rows = (x.numel() // max(length, 1)).bit_length()
-    key = swap.kind, x.dtype, x.device, length, rows, swap.more(args), is_training, is_cast
+    key = swap.kind, x.dtype, device, length, rows, swap.more(args), is_training, is_cast
     choice = _known.get(key)
     is_capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
     if choice is None:
@@ -92,7 +100,8 @@ def is_faster(swap, args, keywords):
             return False
         with _lock:
             choice = _find(swap, key, args, keywords)
-    _latest[swap.kind, x.dtype, x.device.type, length, is_training] = choice
+    if swap.last is not choice:
+        swap.last = _latest[swap.number, x.dtype, device.type, length, is_training] = choice
     return choice.graph if is_capturing else choice.eager
 
 
@@ -106,10 +115,10 @@ def _has_gradient(args, keywords):
 
 
 @torch.compiler.assume_constant_result
-def _in_graphs(kind, dtype, device, length, is_training):
+def _in_graphs(number, dtype, device, length, is_training):
     """Returns the choice for rows of this length, of the number of rows for which it was needed
     last: a graph serves several numbers."""
-    choice = _latest.get((kind, dtype, device, length, is_training))
+    choice = _latest.get((number, dtype, device, length, is_training))
     return choice is not None and choice.graph
 
 

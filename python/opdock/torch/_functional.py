@@ -23,9 +23,10 @@ def takes_rows(x):
 
 def _are_alike(x, *others):
     """Returns whether the other tensors have x's dtype; autocast makes it so by itself."""
-    if torch.is_autocast_enabled(x.device.type):
-        return True
-    return all(other is None or other.dtype == x.dtype for other in others)
+    for other in others:
+        if other is not None and other.dtype != x.dtype:
+            return torch.is_autocast_enabled(x.device.type)
+    return True
 
 
 def _with_rows(x):
@@ -46,7 +47,7 @@ def takes_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """As layer_norm."""
     return (
         takes_rows(input)
-        and tuple(normalized_shape) == tuple(input.shape[-len(normalized_shape) :])
+        and input.shape[-len(normalized_shape) :] == tuple(normalized_shape)
         and _are_alike(input, weight, bias)
         and (weight is not None or bias is None)  # torch's own error or result for a lone bias
         and eps >= 0

@@ -24,6 +24,15 @@ class Report:
             places = self.swapped.setdefault(kind, {})
             places[name] = places.get(name, 0) + 1
 
+    def _remove(self, kinds, name):
+        for kind in kinds:
+            places = self.swapped[kind]
+            places[name] -= 1
+            if not places[name]:
+                del places[name]
+            if not places:
+                del self.swapped[kind]
+
     def choices(self):
         """Returns what was measured for the kinds that were swapped, as texts."""
         return [str(c) for c in _choice.choices() if c.situation.split()[0] in self.swapped]
@@ -56,7 +65,9 @@ def patch(model, measure=None):
     measure before.
     measure: arguments of the model (a tensor, a tuple, or a dict of keywords) with which to measure
     now. The model is run once, with gradients if it is in training mode; its buffers and torch's
-    random numbers are afterwards as before.
+    random numbers are afterwards as before. Layers of which torch's functions were all the faster
+    ones get their class back: without `measure` each of their calls asks again, which takes some
+    microseconds.
 
     Not from several threads. Call it again after layers were added. Raises ArgumentError.
     """
@@ -69,9 +80,10 @@ def patch(model, measure=None):
     classes = {}
     for layer in model.modules():
         _patch_layer(layer, classes, report)
-    report.kept = sorted({one: None for one in report.kept})
     if measure is not None:
         _run(model, measure)
+        _give_back(model, report)
+    report.kept = sorted({*report.kept})
     return report
 
 
@@ -122,7 +134,8 @@ def _patched_class(layer, cls, report):
     standins, functions, kinds = _rewrite.Standins(), {}, []
     is_torchs = cls in (torch.nn.LayerNorm, torch.nn.RMSNorm)
     if not is_torchs and _swaps.norm_of(layer) == "rms":
-        functions["forward"] = _forward_of_norm(cls)
+        standins.norm = _swaps.rms_norm_of_class(cls)
+        functions["forward"] = _forward_of_norm(standins.norm)
         kinds.append("rms_norm")
     elif not is_torchs and re.search("Norm", cls.__name__) and not layer._modules:
         report.kept.append((cls.__name__, "no op computes what it does"))
@@ -165,9 +178,20 @@ def _functions_of(cls):
                 yield name, function
 
 
-def _forward_of_norm(cls):
+def _give_back(model, report):
+    """Restores the layers all of whose stand-ins were called and found slower."""
+    for layer in model.modules():
+        cls = type(layer)
+        standins = vars(cls).get(_rewrite.SWAPS)
+        if standins is not None and all(map(_choice.is_slower, vars(standins).values())):
+            layer.__class__ = cls._opdock_original
+            report._remove(cls._opdock_kinds, cls.__name__)
+            kinds = ", ".join(sorted({*cls._opdock_kinds}))
+            report.kept.append((f"{kinds} in {cls.__name__}", "faster at the measured shapes"))
+
+
+def _forward_of_norm(swap):
     """Returns forward() for a class that computes rms_norm in its own way."""
-    swap = _swaps.rms_norm_of_class(cls)
 
     def forward(self, hidden_states):
         return swap(hidden_states, self)

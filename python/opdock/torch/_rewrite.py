@@ -8,6 +8,7 @@ like any function. The stand-ins are members of an object that the patched class
 """
 
 import ast
+import contextlib
 import inspect
 import textwrap
 import types
@@ -84,7 +85,8 @@ def _compiled(node, tree, original):
     closure = tuple(cells[name] for name in code.co_freevars)
     made = types.FunctionType(code, original.__globals__, original.__name__, None, closure)
     made.__defaults__, made.__kwdefaults__ = original.__defaults__, original.__kwdefaults__
-    made.__annotations__ = dict(original.__annotations__)
+    with contextlib.suppress(NameError):  # of Python 3.14, which evaluates them only here
+        made.__annotations__ = dict(original.__annotations__)
     made.__doc__, made.__qualname__ = original.__doc__, original.__qualname__
     made.__module__ = original.__module__
     return made

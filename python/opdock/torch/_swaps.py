@@ -6,6 +6,7 @@ whichever was measured to be faster for such shapes.
 """
 
 import copy
+import itertools
 import re
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn import functional as F
 
 from opdock.torch import _choice
 from opdock.torch import _functional as ours
+
+_numbers = itertools.count()
 
 
 class Swap:
@@ -22,6 +25,8 @@ class Swap:
     def __init__(self, kind, op, mine, theirs, takes, more=None):
         self.kind, self.op = kind, op
         self.mine, self.theirs, self.takes, self._more = mine, theirs, takes, more
+        self.number = next(_numbers)  # names the stand-in in graphs, which take no objects
+        self.last = None  # the choice of the last call
 
     def more(self, args):
         return None if self._more is None else self._more(*args)
@@ -31,20 +36,14 @@ class Swap:
         return (_choice.OWN, self.theirs), (_choice.OPDOCK, self.mine)
 
     def __call__(self, *args, **keywords):
-        if self.takes(*args, **keywords) and _choice.is_faster(self, args, keywords):
+        x = args[0] if args else next(iter(keywords.values()))
+        # Other tensors, such as DTensor, have functions of their own for torch's ops, and none for
+        # Opdock's.
+        if type(x) is not torch.Tensor and type(x) is not torch.nn.Parameter:
+            return self.theirs(*args, **keywords)
+        if self.takes(*args, **keywords) and _choice.is_faster(self, x, args, keywords):
             return self.mine(*args, **keywords)
         return self.theirs(*args, **keywords)
-
-
-def _plain(takes):
-    """Returns the predicate `takes` for plain tensors only: others, such as DTensor, have functions
-    of their own for torch's ops, and none for Opdock's."""
-
-    def check(*args, **keywords):
-        x = args[0] if args else next(iter(keywords.values()))
-        return type(x) in (torch.Tensor, torch.nn.Parameter) and takes(*args, **keywords)
-
-    return check
 
 
 def _takes_torch_softmax(input, dim, dtype=None):
@@ -70,7 +69,7 @@ def _function(kind, theirs, mine=None, takes=None, more=None):
     mine = getattr(ours, kind) if mine is None else mine
     takes = getattr(ours, f"takes_{kind}") if takes is None else takes
     op = "attention" if kind == "attention" else kind
-    return Swap(kind, op, mine, theirs, _plain(takes), more)
+    return Swap(kind, op, mine, theirs, takes, more)
 
 
 #: torch's functions, each with its stand-in.
@@ -111,7 +110,7 @@ def _gated(kind, op, mine, activation):
     def theirs(gate, up):
         return activation(gate) * up
 
-    return Swap(kind, op, mine, theirs, _plain(ours.takes_gated))
+    return Swap(kind, op, mine, theirs, ours.takes_gated)
 
 
 def _linear_gelu(approximate):
@@ -132,7 +131,7 @@ def _linear_gelu(approximate):
     def more(x, linear, activation):
         return linear.out_features
 
-    return Swap("linear_gelu", "bias_gelu", mine, theirs, _plain(takes), more)
+    return Swap("linear_gelu", "bias_gelu", mine, theirs, takes, more)
 
 
 def _gelu(approximate):
@@ -235,7 +234,7 @@ def rms_norm_of_class(cls):
             x, layer.weight.shape, layer.weight
         )
 
-    return Swap("rms_norm", "rms_norm", mine, theirs, _plain(takes), lambda x, _: cls.__name__)
+    return Swap("rms_norm", "rms_norm", mine, theirs, takes, lambda x, _: cls.__name__)
 
 
 def _norm_of_sum(a, b, norm):
@@ -268,7 +267,7 @@ def _add_norm(kind):
         name,
         mine,
         _norm_of_sum,
-        _plain(_takes_norm_of_sum),
+        _takes_norm_of_sum,
         lambda a, b, norm: None if is_layer else original(norm).__name__,
     )
 
@@ -296,7 +295,7 @@ def rotary_of(function):
     )
     for mine, takes, args in forms:
         if _gives(lambda _: torch.cat([*function(*args)], 1), None, torch.cat(wanted, 1), 1e-5):  # noqa: B023
-            return Swap("rope", "rope", mine, function, _plain(takes), _heads)
+            return Swap("rope", "rope", mine, function, takes, _heads)
     return None
 
 

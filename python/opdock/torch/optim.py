@@ -50,12 +50,6 @@ class _Steps:
                         known[key] = torch.tensor(count, dtype=torch.float32, device=param.device)
                     state["step"] = known[key]
 
-    def load_state_dict(self, state_dict):
-        super().load_state_dict(state_dict)
-        self._join_counters()
-
-    load_state_dict.__doc__ = torch.optim.Optimizer.load_state_dict.__doc__
-
     def state_dict(self):
         found = super().state_dict()
         # Each tensor gets a counter of its own: torch's optimizer would raise a shared one several
