@@ -307,7 +307,10 @@ def test_what_is_wrong_is_named():
     assert "gemm: d: found int32 with" in refused(i, j, whole, alpha=2.0)
 
 
-@pytest.mark.skipif("OPDOCK_GEMM" in os.environ, reason="the library is named already")
+unnamed = pytest.mark.skipif("OPDOCK_GEMM" in os.environ, reason="the library is named already")
+
+
+@unnamed
 def test_without_a_library_too():
     """Runs the tests above with OPDOCK_GEMM=plain."""
     import subprocess
@@ -347,12 +350,15 @@ def test_numpys_blas_serves_a_program_without_torch():
     assert done.stderr == ""
 
 
+# A child's products are plain kernels', so naming these shows nothing new.
+@unnamed
 def test_a_forked_child_does_not_hang_and_says_why_it_is_slow():
     program = f"import torch{MULTIPLY}wrong()\nif os.fork() == 0: os._exit(wrong() + 2 * wrong())\n"
     done = python(program + "assert os.wait()[1] == 0")
     assert done.stderr.count("gemm-library-unfit: found a process that was forked") <= 1
 
 
+@unnamed
 def test_a_child_that_loads_opdock_itself_does_not_hang():
     """The parent's use of torch's library before the fork appears in no counter of the child's
     Opdock."""
