@@ -70,6 +70,14 @@ def register(what, name=None):
     return _register(name, function, made).overload
 
 
+def operator_of(overload):
+    """Returns the Op of an operator of torch, or None if it is not one of Opdock's."""
+    if overload.namespace != "opdock":
+        return None
+    op = _ops.get(overload._schema.name.removeprefix("opdock::"))
+    return op if op is not None and op.overload is overload else None
+
+
 def _only_formula(fused):
     """Returns the formula of a function of opdock.fuse()."""
     found = fused.formulas()

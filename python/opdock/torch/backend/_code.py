@@ -157,16 +157,25 @@ class _Writer:
         elif fast and not keywords and len(args) == count:
             text = fast.format(*args)
         elif node.op == "call_function":
-            target = node.target
-            if isinstance(target, torch._ops.OpOverload):
-                target = _function_of(target)
-            text = f"{self._constant(target, 'f')}({', '.join([*args, *keywords])})"
+            text = self._call(node.target, args, keywords)
         elif node.op == "call_method":
             text = f"{args[0]}.{node.target}({', '.join([*args[1:], *keywords])})"
         else:
             module = self._constant(_attribute(self.module, node.target), "m")
             text = f"{module}({', '.join([*args, *keywords])})"
         self.lines.append(f"{self._name(node)} = {text}")
+
+    def _call(self, target, args, keywords):
+        if isinstance(target, torch._ops.OpOverload):
+            op = _register.operator_of(target)
+            if op is not None and op.is_lossless:
+                # The op itself: the operator would go through the dispatcher, and back to Python.
+                named = zip(op.names[op.num_positional :], args[op.num_positional :], strict=False)
+                keywords = [*(f"{name}={text}" for name, text in named), *keywords]
+                args, target = args[: op.num_positional], op.function
+            else:
+                target = target._op
+        return f"{self._constant(target, 'f')}({', '.join([*args, *keywords])})"
 
     def _kernel(self, kernel):
         region, order = kernel.region, kernel.order
@@ -214,15 +223,6 @@ class _Writer:
                 text += f".permute({_layout.inverse(own)})"
             out.append(text)
         return f", out=({', '.join(out)})" if len(out) > 1 else f", out={out[0]}"
-
-
-def _function_of(overload):
-    """Returns what computes an operator in the shortest way."""
-    if overload.namespace == "opdock":
-        known = _register._ops.get(overload._schema.name.split("::")[1])
-        if known is not None and known.overload is overload:
-            return known.call
-    return overload._op
 
 
 def _attribute(module, target):

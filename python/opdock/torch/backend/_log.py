@@ -7,7 +7,6 @@ import logging
 import types
 
 import torch
-from torch import fx
 
 from opdock.torch.backend._effects import is_view
 from opdock.torch.backend._kernels import Kernel
@@ -23,6 +22,12 @@ def _computes(node):
     return is_op and node.target is not torch.ops.aten._unsafe_view.default
 
 
+def _name(node):
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.name
+    return getattr(node.target, "__name__", str(node.target))
+
+
 class Compiled:
     """What became of one graph.
 
@@ -34,9 +39,14 @@ class Compiled:
 
     def __init__(self, steps, reasons, source, is_backward, seconds):
         self.is_backward = is_backward
-        self.kernels = [step.label for step in steps if isinstance(step, Kernel)]
-        nodes = [step for step in steps if isinstance(step, fx.Node) and _computes(step)]
-        self.torch = dict(collections.Counter(str(node.target) for node in nodes))
+        self.kernels, others = [], []
+        for step in steps:
+            if isinstance(step, Kernel):
+                self.kernels.append(step.label)
+            elif _computes(step):
+                is_ours = getattr(step.target, "namespace", "") == "opdock"
+                (self.kernels if is_ours else others).append(_name(step))
+        self.torch = dict(collections.Counter(others))
         self.refused = [([one.node.name for one in region.nodes], why) for region, why in reasons]
         self.source = source
         self.seconds = seconds

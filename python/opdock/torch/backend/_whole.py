@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from opdock import _load
-from opdock.torch.backend import _layout
+from opdock.torch.backend import _layout, _written_out
 from opdock.torch.backend._values import arguments, shape, value
 
 aten = torch.ops.aten
@@ -35,10 +35,12 @@ def replace(graph):
 
 
 def replace_calls(graph):
-    """Replaces calls of torch.nn.functional.rms_norm in a graph of Dynamo: ATen has no such op, and
-    its derivative would come in parts."""
-    if "rms_norm" not in _load.op_names():
+    """Replaces RMS norms in a graph of Dynamo, calls of torch's function and those that are written
+    out: ATen has no such op, and its derivative would come in parts."""
+    has_autocast = any("autocast" in str(node.target) for node in graph.nodes)
+    if "rms_norm" not in _load.op_names() or has_autocast:
         return
+    _written_out.replace(graph)
     functions = {torch.nn.functional.rms_norm, torch.rms_norm}
     for node in graph.nodes:
         if node.op == "call_function" and node.target in functions:
