@@ -35,7 +35,7 @@ KERNELS = {
     "cnn": (1, 2),
     "bert": (5, 5),
     "gpt2": (5, 5),
-    "llama": (5, 6),
+    "llama": (6, 6),
     "vit": (5, 5),
     "mixture": (3, 5),
     "lstm": (3, 7),
@@ -78,6 +78,18 @@ def test_a_model_in_another_dtype(dtype):
     # Between two roundings a formula computes in float32, and eager mode rounds each op.
     limits = {} if dtype is torch.float64 else {"rtol": 2e-2, "atol": 4e-2}
     torch.testing.assert_close(*found, **limits)
+
+
+def test_autocast_is_as_in_eager_mode():
+    model = small_models.Llama(layers=1)
+    (ids,) = small_models.MODELS["llama"][1](4)
+    found = []
+    for f in (compiled(model), model):
+        with torch.autocast("cpu", torch.bfloat16):
+            result = f(ids)
+        found.append(result)
+    assert found[0].dtype is found[1].dtype
+    torch.testing.assert_close(*found, rtol=2e-2, atol=4e-2)
 
 
 # ---- patterns
@@ -227,6 +239,41 @@ def test_a_norm_that_is_written_out_is_the_plugins(dtype):
     assert "opdock::rms_norm_backward" in graphs[1].kernels
 
 
+def halves_by_chunk(x, cos, sin):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), dim=-1) * sin + cos * x
+
+
+@pytest.mark.parametrize("function", [small_models.rotate, halves_by_chunk])
+def test_a_rotary_embedding_is_one_kernel(function):
+    x = torch.randn(2, 5, 3, 8, requires_grad=True)
+    tables = torch.randn(2, 5, 8)
+    found = []
+    with _log.listening() as graphs:
+        for f in (compiled(function), function):
+            y = f(x.transpose(1, 2), *tables)
+            found.append((y, torch.autograd.grad(y.sin().sum(), x)))
+    torch.testing.assert_close(*found)
+    assert [graph.kernels for graph in graphs] == [
+        ["opdock::rotate_halves"],
+        ["opdock::rotate_halves_backward_x"],
+    ]
+    assert not graphs[0].torch and not graphs[1].torch
+
+
+def test_what_is_no_rotary_embedding_is_not_replaced():
+    def function(x, cos, sin):
+        half = x.shape[-1] // 2
+        turned = torch.cat((-x[..., :half], x[..., half:]), -1)
+        thirds = torch.cat((-x[..., 5:], x[..., :5]), -1)
+        return x * cos + turned * sin, x * cos + thirds * sin
+
+    args = torch.randn(3, 8), torch.randn(8), torch.randn(8)
+    with _log.listening() as graphs:
+        torch.testing.assert_close(compiled(function)(*args), function(*args))
+    assert "opdock::rotate_halves" not in graphs[0].kernels
+
+
 def test_a_norm_of_a_tensor_that_is_changed_is_not_replaced():
     def function(x):
         scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
@@ -261,6 +308,12 @@ def test_kernels_are_called_before_the_first_call():
         kernel.function = lambda *args, run=run, **keywords: calls.append(run(*args, **keywords))
         _warm.call(kernel)
     assert len(calls) == len(kernels) == 3
+    graph = make_fx(lambda x, w: OPS.layer_norm(x, w), tracing_mode="symbolic")(*args[:2])
+    node = next(node for node in graph.graph.nodes if node.op == "call_function")
+    op, ran = node.target, []
+    node.target = lambda *args: ran.append(op(*args))
+    _warm.call_op(node)
+    assert len(ran) == 1
 
 
 # ---- memory

@@ -4,7 +4,7 @@
 import time
 
 from opdock.torch.backend import _cleanup, _code, _in_place, _log, _warm, _whole
-from opdock.torch.backend._kernels import Kernel, kernel_of
+from opdock.torch.backend._kernels import kernel_of
 from opdock.torch.backend._partition import Partition, schedule
 
 
@@ -26,7 +26,7 @@ def compile_graph(graph_module, is_backward=False):
     kept = [kernel.region for kernel in kernels.values()]
     steps = [kernels.get(id(step), step) for step in schedule(graph, kept)]
     steps = _code.needed(_in_place.fold_copies(steps))
-    _warm.warm_all([step for step in steps if isinstance(step, Kernel)])
+    _warm.warm_all(steps)
     function, source = _code.write(steps, graph_module)
     seconds = time.perf_counter() - begin
     _log.note(_log.Compiled(steps, reasons, source, is_backward, seconds))

@@ -35,12 +35,16 @@ def replace(graph):
 
 
 def replace_calls(graph):
-    """Replaces RMS norms in a graph of Dynamo, calls of torch's function and those that are written
-    out: ATen has no such op, and its derivative would come in parts."""
+    """Replaces RMS norms, calls of torch's function and those that are written out, and rotary
+    embeddings in a graph of Dynamo: ATen has no such ops, and their derivatives would come in
+    parts."""
     has_autocast = any("autocast" in str(node.target) for node in graph.nodes)
-    if "rms_norm" not in _load.op_names() or has_autocast:
+    if has_autocast:
         return
-    _written_out.replace(graph)
+    has_rms_norm = {"rms_norm", "rms_norm_backward"} <= set(_load.op_names())
+    _written_out.replace(graph, has_rms_norm)
+    if not has_rms_norm:
+        return
     functions = {torch.nn.functional.rms_norm, torch.rms_norm}
     for node in graph.nodes:
         if node.op == "call_function" and node.target in functions:

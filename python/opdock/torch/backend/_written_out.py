@@ -1,24 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds RMS norms that a model's own code writes out, in a graph of Dynamo, and makes the plugin's
-op of each, whose derivative is one kernel as well.
+"""Finds what models' own code writes out in a graph of Dynamo, and makes one op of it, whose
+derivative is one kernel as well: RMS norms, which become the plugin's op,
 
     y = x.float()                                                  # or x itself
     y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
     return weight * y.to(x.dtype)                                  # the cast, the weight: if there
 
-The plugin rounds once, where this code rounds the norm and then the product.
-"""
+and rotary embeddings, which become a formula's:
 
-import operator
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), -1)        # or the parts of x.chunk(2, -1)
+    return x * cos + turned * sin
+
+Both round once, where this code rounds each step.
+"""
 
 import torch
 from torch import fx
 
-_NAMES = {
-    operator.mul: "mul", operator.add: "add", operator.pow: "pow", operator.truediv: "div",
-    torch.mul: "mul", torch.add: "add", torch.pow: "pow", torch.rsqrt: "rsqrt",
-    torch.mean: "mean", torch.square: "square",
-}  # fmt: skip
+from opdock.torch.backend import _rotary
+from opdock.torch.backend._dynamo import example, name_of
+
 _WRITERS = (
     "setitem",
     "iadd",
@@ -33,35 +35,28 @@ _WRITERS = (
 _CASTS = ("to", "float", "type", "type_as")
 
 
-def example(node):
-    """Returns the fake value of a node of Dynamo's graph, or None."""
-    return node.meta.get("example_value") if isinstance(node, fx.Node) else None
-
-
-def _name(node):
-    if not isinstance(node, fx.Node):
-        return None
-    if node.op == "call_method":
-        return node.target
-    return _NAMES.get(node.target) if node.op == "call_function" else None
-
-
-def replace(graph):
-    """Replaces the norms of a graph. What they leave behind stays: this graph has ops in place,
-    which nothing shows to be needed."""
+def replace(graph, has_rms_norm):
+    """Replaces what is written out in a graph. What that leaves behind stays: this graph has ops in
+    place, which nothing shows to be needed."""
     places = {node: i for i, node in enumerate(graph.nodes)}
     writers = [i for node, i in places.items() if _may_write(node)]
+
+    def is_untouched(first, last):
+        """Returns whether nothing writes between two nodes, so that the op may stand at the end."""
+        return not any(places[first] < i <= places[last] for i in writers)
+
     for node in list(places):
-        if _name(node) != "mul" or len(node.args) != 2:
-            continue
-        for y, scale in (node.args, node.args[::-1]):
-            eps = _eps(y, scale)
-            if eps is not None:
-                # Nothing may write between the first use of the tensor and the end of the norm.
-                begin, end = places[y], max(places[user] for user in _tail(node))
-                if not any(begin < i <= end for i in writers):
-                    _replace(graph, node, y, eps)
-                break
+        if name_of(node) == "mul" and len(node.args) == 2 and has_rms_norm:
+            for y, scale in (node.args, node.args[::-1]):
+                eps = _eps(y, scale)
+                if eps is not None:
+                    if is_untouched(y, _tail(node)[-1]):
+                        _replace(graph, node, y, eps)
+                    break
+        elif name_of(node) == "add" and len(node.args) == 2 and not node.kwargs:
+            found = _rotary.match(node)
+            if found is not None and is_untouched(found[0], node):
+                _rotary.replace(graph, node, *found)
 
 
 def _may_write(node):
@@ -92,13 +87,13 @@ def _tail(node):
 
 def _eps(y, scale):
     """Returns eps if `scale` is rsqrt(mean(y * y) + eps) of rows, else None."""
-    if _name(scale) != "rsqrt" or not isinstance(y, fx.Node):
+    if name_of(scale) != "rsqrt" or not isinstance(y, fx.Node):
         return None
     total = scale.args[0]
-    if _name(total) != "add" or len(total.args) != 2 or total.kwargs:
+    if name_of(total) != "add" or len(total.args) != 2 or total.kwargs:
         return None
     mean, eps = total.args if isinstance(total.args[1], float) else total.args[::-1]
-    if not isinstance(eps, float) or _name(mean) != "mean":
+    if not isinstance(eps, float) or name_of(mean) != "mean":
         return None
     dims = mean.args[1] if len(mean.args) > 1 else mean.kwargs.get("dim")
     keeps = mean.args[2] if len(mean.args) > 2 else mean.kwargs.get("keepdim", False)
@@ -110,7 +105,7 @@ def _eps(y, scale):
 
 
 def _is_square(node, y):
-    match _name(node):
+    match name_of(node):
         case "pow":
             return tuple(node.args) in ((y, 2), (y, 2.0))
         case "mul":
@@ -144,7 +139,7 @@ def _replace(graph, node, y, eps):
     """Replaces the norm that ends with `node`, and what belongs to it around it."""
     x, result = y, node
     cast = _only_user(node)
-    if _name(y) in _CASTS and _name(cast) in _CASTS and _undoes(cast, y):
+    if name_of(y) in _CASTS and name_of(cast) in _CASTS and _undoes(cast, y):
         x, result = y.args[0], cast
     of = example(x)
     if of is None or example(result) is None or example(result).dtype is not of.dtype:
@@ -155,7 +150,7 @@ def _replace(graph, node, y, eps):
     if of.device.type not in ("cpu", "cuda") or torch.is_autocast_enabled(of.device.type):
         return
     weight, product = None, _only_user(result)
-    if _name(product) == "mul" and len(product.args) == 2:
+    if name_of(product) == "mul" and len(product.args) == 2:
         other = product.args[0] if product.args[1] is result else product.args[1]
         if other is not result and _is_weight(example(other), example(product), of):
             weight, result = other, product
