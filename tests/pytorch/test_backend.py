@@ -153,6 +153,39 @@ def test_a_pattern_is_one_kernel(name):
     assert not graphs[0].torch and not graphs[0].refused
 
 
+def test_numbers_of_rows_from_outside_are_results_of_rows():
+    def function(x, rows):
+        return x.mean(-1, keepdim=True) * rows, x * rows + 1
+
+    x, rows = torch.randn(4, 3, 8), torch.randn(4, 3, 1)
+    with _log.listening() as graphs:
+        torch.testing.assert_close(compiled(function)(x, rows), function(x, rows))
+    assert len(graphs[0].kernels) == 1 and not graphs[0].torch
+
+
+def test_a_number_in_a_tensor_keeps_its_dtype():
+    """A number in a text would be one of float32 beside integers."""
+
+    def function(x):
+        return ((x * 100).int() * torch.full((), 0.1, dtype=torch.float64)).exp()
+
+    x = torch.rand(20)
+    with _log.listening() as graphs:
+        torch.testing.assert_close(compiled(function)(x), function(x))
+    assert len(graphs[0].kernels) == 1
+
+
+def test_sizes_that_come_to_the_same_are_the_same():
+    def function(x, w):
+        y = (x.view(-1, 8) @ w).view(x.shape[0], -1, 8)  # its second size is (s * s) // s
+        return (y + x).sin()
+
+    x, w = torch.randn(6, 6, 8), torch.randn(8, 8)
+    with _log.listening() as graphs:
+        torch.testing.assert_close(compiled(function, dynamic=True)(x, w), function(x, w))
+    assert len(graphs[0].kernels) == 1 and graphs[0].torch == {"aten::mm": 1}
+
+
 def test_a_cheap_op_stays_torchs():
     with _log.listening() as graphs:
         compiled(lambda x: (x.relu().t(), x.t().clone()))(torch.randn(3, 4))
@@ -458,20 +491,20 @@ def test_the_pass_of_inductor_replaces_rows():
     from torch._inductor.decomposition import select_decomp_table
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    def function(x, w):
-        y = torch.softmax(F.layer_norm(x, (8,), w, w) @ x.t(), -1)
-        return y, (x + 1).sin()
+    def function(x, w, z):
+        y = torch.softmax(F.layer_norm(x, (8,), w, w) @ w.diag(), -1)
+        return y, torch.softmax(y + z, -1), (x + 1).sin()
 
-    x, w = torch.randn(5, 8), torch.randn(8)
-    graph = make_fx(function, select_decomp_table(), "symbolic")(x, w)
+    x, w, z = torch.randn(5, 8), torch.randn(8), torch.randn(3, 5, 8)
+    graph = make_fx(function, select_decomp_table(), "symbolic")(x, w, z)
     opdock.torch.inductor_pass()(graph.graph)
     graph.recompile()
     targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
-    assert sum(name.startswith("opdock.rows_") for name in targets) == 2
+    assert sum(name.startswith("opdock.rows_") for name in targets) == 3
     assert not any("mean" in name or "amax" in name or "exp" in name for name in targets)
     assert any("sin" in name for name in targets)
-    x = torch.randn(7, 8)
-    torch.testing.assert_close(graph(x, w), function(x, w))
+    x, z = torch.randn(7, 8), torch.randn(2, 7, 8)
+    torch.testing.assert_close(graph(x, w, z), function(x, w, z))
 
 
 @pytest.mark.skipif("OPDOCK_TEST_NIGHTLY" not in os.environ, reason="nightly: compiles C++")
