@@ -186,6 +186,21 @@ def test_sizes_that_come_to_the_same_are_the_same():
     assert len(graphs[0].kernels) == 1 and graphs[0].torch == {"aten::mm": 1}
 
 
+def test_batch_norm_for_inference_is_elementwise():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU())
+    x = torch.randn(5, 8, requires_grad=True)
+    model(x)
+    model.eval()
+    found = []
+    with _log.listening() as graphs:
+        for f in (compiled(model), model):
+            y = f(x)
+            found.append((y, torch.autograd.grad(y.sin().sum(), x)))
+    torch.testing.assert_close(*found)
+    assert len(graphs[0].kernels) == 1
+    assert not any("batch_norm" in name for name in graphs[0].torch)
+
+
 def test_a_cheap_op_stays_torchs():
     with _log.listening() as graphs:
         compiled(lambda x: (x.relu().t(), x.t().clone()))(torch.randn(3, 4))

@@ -145,8 +145,8 @@ DECOMPOSED = _names("""
     hardswish hardswish_backward hardtanh hardtanh_backward huber_loss huber_loss_backward
     leaky_relu leaky_relu_backward lerp log_sigmoid_backward log_sigmoid_forward logit mish
     mish_backward mse_loss mse_loss_backward native_dropout_backward smooth_l1_loss
-    smooth_l1_loss_backward softplus softplus_backward _native_batch_norm_legit_no_training
-    zeros_like ones_like
+    smooth_l1_loss_backward softplus softplus_backward zeros_like ones_like
+    _native_batch_norm_legit _native_batch_norm_legit_no_training
 """)
 
 
