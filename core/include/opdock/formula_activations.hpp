@@ -239,7 +239,8 @@ HWY_INLINE V times_sigmoid(D d, V x, V w) {
   const V half = hn::Mul(x, hn::Set(d, T(0.5)));
   const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), TanhTable<T>::near));
   const auto is_near = hn::Lt(hn::Abs(w), hn::Set(d, T(kTanhBorder)));
-  return hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), far);
+  // The sum is 0 for -0.
+  return hn::CopySign(hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), far), x);
 }
 
 // Returns x Phi(x) for x above kMinNormal.
