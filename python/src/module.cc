@@ -21,6 +21,7 @@
 #include "opdock/formula.h"
 #include "opdock/opdock.h"
 #include "tensor.h"
+#include "torch_library.h"
 #include "torch_probe.h"
 #include "torch_recording.h"
 
@@ -251,6 +252,7 @@ PYBIND11_MODULE(_opdock, module) {
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   add_shapes(module);
+  add_torch_library(module);
   module.def("codes_json", [] {
     return json(
         [](char** out, char* error, uint32_t size) { return opdock_codes_json(out, error, size); });

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "new_tensor.h"
 
+#include <exception>
 #include <string>
+#include <utility>
 
 #include "cupy_array.h"
 #include "errors.h"
 #include "imports.h"
+#include "torch_library.h"
 
 namespace opdock::python {
 
@@ -16,6 +19,24 @@ void keep_message(void* context, const char* kind, const char* message) {
   const std::string text = message == nullptr ? "" : message;
   *static_cast<std::string*>(context) =
       std::string(kind == nullptr ? "" : kind) + ": " + text.substr(0, text.find('\n'));
+}
+
+bool allocate_by_torch(const Frame& frame, const opdock_output& output, Result* result) {
+  result->torch = torch_memory.allocate(&output, &frame.device, &result->tensor);
+  if (result->torch == nullptr)
+    raise("OutOfMemoryError", "found no memory for a result in torch's allocator");
+  return result->torch != nullptr;
+}
+
+// Returns the Python object of a tensor that torch has allocated, or NULL with an error set.
+PyObject* wrap_torch(AtenTensorOpaque* tensor) {
+  try {
+    return torch_memory.wrap(tensor);
+  } catch (const std::exception& problem) {
+    raise(kInternalError, std::string("found no Python object for a tensor of torch (") +
+                              problem.what() + "), wanted one; please report this");
+    return nullptr;
+  }
 }
 
 bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Result* result) {
@@ -107,8 +128,10 @@ bool allocate_result(Frame& frame, const opdock_output& output, Result* result) 
     result->tensor = tensor_of(frame, output, data, {OPDOCK_CPU, 0});
     return true;
   }
-  return frame.model_entry->is_cupy ? allocate_by_cupy(frame, output, result)
-                                    : allocate_by_exchange(frame, output, result);
+  if (frame.model_entry->is_cupy) return allocate_by_cupy(frame, output, result);
+  return frame.model_entry->kind == ArrayKind::kTorch && torch_memory.wrap != nullptr
+             ? allocate_by_torch(frame, output, result)
+             : allocate_by_exchange(frame, output, result);
 }
 
 void free_tensor(opdock_tensor* tensor) {
@@ -121,7 +144,11 @@ void free_tensor(opdock_tensor* tensor) {
 
 PyObject* finish_result(const Frame& frame, Result* result) {
   PyObject* object = result->object;
-  if (result->managed != nullptr) {
+  if (result->torch != nullptr) {
+    object = wrap_torch(result->torch);
+    if (object == nullptr) return nullptr;
+    torch_memory.release(std::exchange(result->torch, nullptr));
+  } else if (result->managed != nullptr) {
     void* made = nullptr;
     if (frame.model_entry->api->to_python(result->managed, &made) != 0) return nullptr;
     result->managed = nullptr;
@@ -144,6 +171,7 @@ void drop_result(Result* result) {
   if (result->managed != nullptr && result->managed->deleter != nullptr) {
     result->managed->deleter(result->managed);
   }
+  if (result->torch != nullptr) torch_memory.release(result->torch);
   free_tensor(result->host);
   *result = {};
 }

@@ -8,6 +8,8 @@
 #include "opdock/opdock.h"
 #include "tensor.h"
 
+struct AtenTensorOpaque;  // torch's name for a tensor in its stable C interface
+
 namespace opdock::python {
 
 // One output while it is being made. It comes from a Frame's uninitialised memory, so set it to {}
@@ -17,6 +19,7 @@ struct Result {
   PyObject* object;                 // owned, or NULL until finished
   DlpackManagedVersioned* managed;  // owned, or NULL
   opdock_tensor* host;              // owned, released by free_tensor(); or NULL
+  AtenTensorOpaque* torch;          // owned, a tensor of torch; or NULL
 };
 
 // Frees a tensor that libopdock allocated; NULL is allowed.

@@ -102,7 +102,7 @@ void bind_outputs(const FunctionInfo& info, Frame& frame, const Fresh& fresh,
 void take_from_host(const FunctionInfo& info, const Fresh& fresh, opdock_value* values) {
   Result* next = fresh.tensors;
   const auto take = [&](const opdock_value& value) {
-    *next++ = {{}, nullptr, nullptr, const_cast<opdock_tensor*>(value.as.tensor)};
+    *next++ = {{}, nullptr, nullptr, const_cast<opdock_tensor*>(value.as.tensor), nullptr};
   };
   for (uint32_t i = 0; i < info.num_results; ++i) {
     opdock_value& value = values[i];

@@ -14,6 +14,7 @@
 #include "errors.h"
 #include "fast_tensor.h"
 #include "tensor.h"
+#include "torch_library.h"
 #include "torch_probe.h"
 #include "torch_recording.h"
 
@@ -219,6 +220,7 @@ bool torch_calibrate() {
     search(samples);
     probe.tracked = helper.attr("tracked_key")().cast<uint64_t>();
     find_torch_recording();
+    open_torch_library();
     const auto take = [](const py::handle& from, const char* name) {
       return py::object(from.attr(name)).release().ptr();
     };

@@ -131,6 +131,7 @@ def test_contents(wheel):
             assert f"opdock/references/{name}/reference.py" in names
     for name in (
         "opdock/lib/libopdock.so.0",
+        "opdock/lib/libopdock_torch.so",
         "opdock/bin/opdock",
         "opdock/bin/opdock-pack",
         "opdock/libexec/opdock/opdock-guard",

@@ -92,6 +92,11 @@ def _pack(flat):
     return found[0] if len(found) == 1 else tuple(found)
 
 
+def flatten(found):
+    """Returns what an operator returns as a flat list of tensors and Nones."""
+    return [] if found is None else _flatten(found)[0]
+
+
 def _flatten(found):
     results = found if isinstance(found, tuple) else (found,)
     if not any(isinstance(one, (list, tuple)) for one in results):

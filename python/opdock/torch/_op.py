@@ -4,12 +4,13 @@
 import torch
 
 from opdock import _opdock
-from opdock._describe import TENSOR
+from opdock._describe import LIST, TENSOR
 from opdock._errors import ArgumentError
 from opdock.torch._schema import KEYWORD_ONLY, WRITTEN, fresh, visible
 
 # Kinds of a gradient's arguments, with opdock.h's values.
 PARAM, RESULT, INCOMING = 0, 1, 2
+INT = 2  # the tag of a parameter that may be a symbolic size
 # Flags of an op, with plugin.h's values.
 CAPTURE_SAFE, HOST_SYNC, MAY_BLOCK, RANDOM = 2, 64, 16, 128
 
@@ -38,6 +39,8 @@ class Op:
         self.names = [self.params[i][0] for i in self.visible]
         self.defaults = [self.params[i][3] for i in self.visible]
         self.fresh = fresh(function)  # the operator's results, as indices of the op's
+        self.has_sizes = any(self.params[i][1] == INT for i in self.visible)
+        self.has_list_results = any(function._results[i][2] & LIST for i in self.fresh)
         self.is_lossless = len(self.fresh) == len(function._results)
         self.written = [
             place for place, i in enumerate(self.visible) if self.params[i][2] & WRITTEN

@@ -8,12 +8,12 @@ import torch
 from opdock import _load, _opdock, _runtime
 from opdock._errors import ArgumentError, InvalidArgumentError, NotFoundError, UnsupportedError
 from opdock._formula import Formula, formula
-from opdock.torch import _autocast, _autograd, _fake, _vmap
+from opdock.torch import _autocast, _autograd, _fake, _library, _vmap
 from opdock.torch._op import Op
 from opdock.torch._schema import schema
 
 # Never destroyed: torch crashes in a call of an operator whose library is gone.
-_library = torch.library.Library("opdock", "FRAGMENT")
+_namespace = torch.library.Library("opdock", "FRAGMENT")
 _lock = threading.RLock()
 _ops = {}  # name -> Op
 _refused = {}  # name -> why torch has no such operator
@@ -129,21 +129,24 @@ def _define(op):
             f"{op.name}: found the schema {text!r}, which torch cannot read ({why}), wanted names "
             f"and defaults that it can; call opdock.ops.{op.name} instead"
         ) from None
-    _library.define(text, tags=op.tags())
+    _namespace.define(text, tags=op.tags())
     op.overload = getattr(torch.ops.opdock, op.name).default
-    for key in ("CPU", "CUDA"):
-        _library.impl(op.name, op.call, key)
     for key, advice in _OTHER_KEYS.items():
-        _library.impl(op.name, _refusal_of(op.name, key, advice), key)
-    find = _gradient_of if op.formula is not None else _finder(op)
-    _library.impl(op.name, _autograd.kernel_of(op, find), "Autograd", with_keyset=True)
+        _namespace.impl(op.name, _refusal_of(op.name, key, advice), key)
+    kernel = _autograd.kernel_of(op, _gradient_of if op.formula is not None else _finder(op))
+    done = _library.implement(op, text, kernel)
+    if not done.device:
+        for key in ("CPU", "CUDA"):
+            _namespace.impl(op.name, op.call, key)
+    if not done.autograd:
+        _namespace.impl(op.name, kernel, "Autograd", with_keyset=True)
     for device, key in (("cpu", "AutocastCPU"), ("cuda", "AutocastCUDA")):
         kernel = _autocast.kernel_of(op, device)
         if kernel is not None:
-            _library.impl(op.name, kernel, key)
+            _namespace.impl(op.name, kernel, key)
     name = f"opdock::{op.name}"
-    torch.library.register_fake(name, _fake.kernel_of(op), lib=_library, allow_override=True)
-    torch.library.register_vmap(name, _vmap.rule_of(op), lib=_library)
+    torch.library.register_fake(name, _fake.kernel_of(op), lib=_namespace, allow_override=True)
+    torch.library.register_vmap(name, _vmap.rule_of(op), lib=_namespace)
 
 
 #: Dispatch keys of tensors whose memory is not dense, and how to get one whose memory is.
