@@ -48,6 +48,7 @@ class Call {
 
   void run() {
     if (op_.is_written) mark_written();
+    if (op_.num_fresh == 0 && gpu_.type == OPDOCK_CPU) return run_directly();
     opdock_call_options options = {};
     options.struct_size = sizeof options;
     options.allows_tf32 = python.allows_tf32;
@@ -205,6 +206,15 @@ class Call {
     }
     if (tensor->device.type != OPDOCK_CPU && gpu_.type == OPDOCK_CPU) gpu_ = tensor->device;
     return true;
+  }
+
+  // Runs a call that needs no memory and no stream.
+  void run_directly() {
+    opdock_value* const results = bind_results(nullptr);
+    const opdock_status status = opdock_invoke(op_.function, nullptr, values_, op_.info->num_params,
+                                               results, op_.info->num_results, error_, kErrorSize);
+    if (status != OPDOCK_OK) [[unlikely]]
+      fail(status, error_);
   }
 
   // Raises the versions of the tensors that the op writes into: autograd notices writes by them.

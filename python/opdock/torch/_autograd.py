@@ -68,11 +68,34 @@ def _record(op, find, keyset, values):
             f"{op.name}: found a tensor that requires a gradient, which an op that writes into its "
             "arguments does not record; call it under torch.no_grad(), or pass x.detach()"
         )
-    tensors = tensors_of(values)
+    tensors, *given = _sorted(values)
+    call = op, find, keyset, values, *given
     if torch._C._functorch.peek_interpreter_stack() is None:
-        return _pack(_Call.apply(op, find, keyset, values, *tensors))
+        return _pack(_Call.apply(call, *tensors))
     with enable_single_level_autograd_function():  # inside torch.func.grad and its like
-        return _pack(_Call.apply(op, find, keyset, values, *tensors))
+        return _pack(_Call.apply(call, *tensors))
+
+
+def _sorted(values):
+    """Returns the tensors among values and in their lists; the place of the value of each; the
+    values without them, of which a tensor leaves only its place; and how the tensors of each value
+    lie among all: None for no tensor, a list of bools for a list, True for a tensor."""
+    tensors, places, others, given = [], [], [], []
+    for place, value in enumerate(values):
+        other, there = value, None
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+            places.append(place)
+            other, there = None, True
+        elif isinstance(value, (list, tuple)):
+            found = [isinstance(x, torch.Tensor) for x in value]
+            if any(found):
+                tensors += [x for x in value if isinstance(x, torch.Tensor)]
+                places += [place] * sum(found)
+                other, there = None, found
+        others.append(other)
+        given.append(there)
+    return tensors, places, others, given
 
 
 def _pack(flat):
@@ -98,6 +121,8 @@ def flatten(found):
 
 
 def _flatten(found):
+    if isinstance(found, torch.Tensor):
+        return [found], None
     results = found if isinstance(found, tuple) else (found,)
     if not any(isinstance(one, (list, tuple)) for one in results):
         return list(results), None
@@ -113,7 +138,8 @@ def _flatten(found):
 # called the kernel. torch.autograd.Function's would start with the outermost level again.
 class _Call(_SingleLevelFunction):
     @staticmethod
-    def forward(ctx, op, find, keyset, values, *tensors):
+    def forward(ctx, call, *tensors):
+        op, find, keyset, values, places, others, given = call
         with torch._C._AutoDispatchBelowAutograd():
             if torch._C._functorch.peek_interpreter_stack() is None:
                 found = op.overload.redispatch(keyset & _below, *values)
@@ -124,20 +150,21 @@ class _Call(_SingleLevelFunction):
                 with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
                     found = op.overload.redispatch(keyset & _below, *values)
         flat, lengths = _flatten(found)
-        ctx.op, ctx.find, ctx.lengths = op, find, lengths
-        # A tensor that is not saved leaves only its place.
-        ctx.others = [None if tensors_of((v,)) else v for v in values]
-        ctx.given = [_given(v) for v in values]
-        ctx.facts = [x if x is None else (x.shape, x.dtype, x.device) for x in flat]
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(
-            *[x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
+        # A gradient that is None, of which the facts are needed, can only be one of several.
+        facts = (
+            None
+            if len(flat) == 1
+            else [x if x is None else (x.shape, x.dtype, x.device) for x in flat]
         )
+        ctx.call = op, find, others, given, facts, lengths
+        ctx.set_materialize_grads(False)
+        fixed = [x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
+        if fixed:
+            ctx.mark_non_differentiable(*fixed)
         # A tensor from which no gradient is computed is not kept, and may be written over.
         kept = [
             x if place in op.saved_params else None
-            for place, value in enumerate(values)
-            for x in tensors_of((value,))
+            for place, x in zip(places, tensors, strict=True)
         ]
         for place, one in enumerate(_regroup(flat, lengths)):
             for x in one if isinstance(one, list) else (one,):
@@ -147,15 +174,7 @@ class _Call(_SingleLevelFunction):
 
     @staticmethod
     def backward(ctx, *grads):
-        return (None, None, None, None, *_backward(ctx, grads[:-1]))
-
-
-def _given(value):
-    """Returns how the tensors of an argument lie among all: None for no tensor, a list of bools
-    for a list, True for a tensor."""
-    if isinstance(value, (list, tuple)):
-        return [isinstance(x, torch.Tensor) for x in value] if tensors_of((value,)) else None
-    return True if isinstance(value, torch.Tensor) else None
+        return (None, *_backward(ctx, grads[:-1]))
 
 
 class _Saved:
@@ -163,10 +182,10 @@ class _Saved:
 
     def __init__(self, ctx, grads):
         saved = list(ctx.saved_tensors)
-        needs = ctx.needs_input_grad[4:]
-        self.op = ctx.op
+        needs = ctx.needs_input_grad[1:]
+        self.op, self.find, others, all_given, facts, lengths = ctx.call
         self.values, self.needs, self.spans, at = [], [], [], 0
-        for other, given in zip(ctx.others, ctx.given, strict=True):
+        for other, given in zip(others, all_given, strict=True):
             begin = at
             if given is None:
                 self.values.append(other)
@@ -182,9 +201,9 @@ class _Saved:
             self.needs.append(any(needs[begin:at]))
             self.spans.append((begin, at, given))
         self.num_tensors = at
-        self.results = _regroup(saved[at:], ctx.lengths)
-        self.facts = _regroup(ctx.facts, ctx.lengths)
-        self.grads = _regroup(list(grads), ctx.lengths)
+        self.results = _regroup(saved[at:], lengths)
+        self.facts = _regroup([None] if facts is None else facts, lengths)
+        self.grads = _regroup(list(grads), lengths)
 
 
 def _regroup(flat, lengths):
@@ -206,7 +225,7 @@ def _backward(ctx, grads):
     op = saved.op
     wanted = [place for place, needs in enumerate(saved.needs) if needs]
     if op.formula is not None:
-        return backward_of_formula(op, ctx.find, saved, wanted, out)
+        return backward_of_formula(op, saved.find, saved, wanted, out)
     left = set(wanted)
     for params, gradient, formula in op.function._gradients:
         places = {op.visible.index(i): result for i, result in params if i in op.visible}
@@ -215,7 +234,7 @@ def _backward(ctx, grads):
             continue
         if gradient is None:
             _refuse_gradient(op, mine[0], formula)
-        helper = ctx.find(gradient)
+        helper = saved.find(gradient)
         found = helper.overload(*_arguments(helper, formula, saved))
         found = found if isinstance(found, tuple) else (found,)
         for place in mine:
