@@ -142,13 +142,15 @@ def _patched_class(layer, cls, report):
     for name, function in _functions_of(cls):
         if name in functions:
             continue
+        used = _rewrite.Standins()
         try:
-            made, found = _rewrite.rewritten(function, layer, standins)
+            made, found = _rewrite.rewritten(function, layer, used)
         except _rewrite.Unknown as error:
             report.kept.append((f"{cls.__name__}.{name}", str(error)))
             continue
         if made is not None:
             functions[name] = made
+            vars(standins).update(vars(used))
             kinds += found
     if not functions:
         return None
