@@ -243,7 +243,9 @@ def _scope(op, device):
     key = op, device
     if key not in _scopes:
         report = _reports.explain(op)
-        path = report.get("chosen", {}).get(device.type)
+        kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
+        chosen = report.get("chosen", {})  # by "cpu", and by "cuda:0" or only "cuda"
+        path = chosen.get(kind) or chosen.get(f"{kind}:{device.index or 0}")
         used = next((one for one in report["candidates"] if one.get("path") == path), {})
         is_file = path is not None and os.path.isfile(path)
         _scopes[key] = {
