@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Order that a graph's edges do not show: of random numbers, of communication and of writes."""
 
+import operator
+
 import torch
 from torch import fx
 
@@ -54,6 +56,8 @@ def readers(node):
 
 def is_view(node):
     """Returns whether a node's result may share the memory of its first argument."""
+    if node.target is operator.getitem:
+        return is_view(node.args[0])  # of split and its like
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
         return False
     returns = node.target._schema.returns

@@ -115,4 +115,7 @@ def _may_write(kernel, source, target):
         return False
     a, b = value(source), value(target)
     same = a.dtype is b.dtype and shape(source) == shape(target) and a.device == b.device
-    return same and kernel.is_formula and _layout.order_of(target) is not None
+    if not same or not kernel.is_formula:
+        return False
+    order = _layout.order_of(target)
+    return order is not None and order == _layout.order_of(source)
