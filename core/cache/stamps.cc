@@ -24,7 +24,9 @@ std::string path_of(const std::string& folder, const std::string& name) {
 
 // Stored as its bytes, because a record is for one machine and one user.
 struct Stamps::Stamp {
-  uint64_t only_kind = 0, is_folder = 0;
+  // kWhole: all members count; kKind: only is_folder; kAbsent: there is none.
+  enum Extent : uint64_t { kWhole, kKind, kAbsent };
+  uint64_t extent = kWhole, is_folder = 0;
   uint64_t device = 0, inode = 0, size = 0;
   int64_t modified_ns = 0, changed_ns = 0;
 
@@ -44,7 +46,7 @@ bool Stamps::look(const std::string& path, bool only_kind, Stamp* out) {
   struct stat status{};
   if (stat(path.c_str(), &status) != 0) return false;
   *out = {};
-  out->only_kind = only_kind;
+  out->extent = only_kind ? Stamp::kKind : Stamp::kWhole;
   out->is_folder = S_ISDIR(status.st_mode);
   if (only_kind) return true;
   out->device = status.st_dev;
@@ -81,6 +83,14 @@ void Stamps::add(const std::string& name, bool only_kind) {
   seen_.emplace_back(name, stamp.bytes());
 }
 
+void Stamps::add_absent(const std::string& name) {
+  Stamp stamp;
+  if (look(path_of(folder_, name), true, &stamp)) return invalidate();
+  stamp = {};
+  stamp.extent = Stamp::kAbsent;
+  seen_.emplace_back(name, stamp.bytes());
+}
+
 std::optional<std::string> Stamps::to_memo(std::string_view value) const {
   if (!is_sound_) return std::nullopt;
   std::vector<std::string> texts = {std::string(value)};
@@ -100,8 +110,9 @@ std::optional<std::string> Stamps::from_memo(const std::string& folder, std::str
   for (size_t i = 1; i < texts->size(); i += 2) {
     Stamp then, today;
     if (!then.read((*texts)[i + 1])) return std::nullopt;
-    if (!look(path_of(folder, (*texts)[i]), then.only_kind != 0, &today)) return std::nullopt;
-    if (today.bytes() != (*texts)[i + 1]) return std::nullopt;
+    const bool is_there = look(path_of(folder, (*texts)[i]), then.extent == Stamp::kKind, &today);
+    if (is_there == (then.extent == Stamp::kAbsent)) return std::nullopt;
+    if (is_there && today.bytes() != (*texts)[i + 1]) return std::nullopt;
   }
   return std::move(texts->front());
 }

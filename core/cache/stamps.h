@@ -28,6 +28,8 @@ class Stamps {
   void add(const std::string& name);
   // Records only whether it is a folder, for readers to whom nothing else matters.
   void add_kind(const std::string& name);
+  // Records that there is nothing of that name: the memo holds while there is not.
+  void add_absent(const std::string& name);
   // Records that something could not be read, so that nothing can be vouched for next time.
   void invalidate() { is_sound_ = false; }
 

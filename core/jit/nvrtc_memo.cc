@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/nvrtc_memo.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
-#include <set>
 
 #include "cache/stamps.h"
 
@@ -64,9 +64,17 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
   std::vector<std::string> tested;
   const std::vector<NvrtcFile> found = find_nvrtc_files(folders, environment, searched, &tested);
   if (found.empty()) return found;  // the next search tells where it has looked in vain
-  std::set<std::string> places;
-  for (const std::string& path : tested) places.insert(nearest_existing(path));
-  for (const std::string& path : places) stamps.add(path.substr(1));
+  std::sort(tested.begin(), tested.end());
+  tested.erase(std::unique(tested.begin(), tested.end()), tested.end());
+  for (const std::string& path : tested) {
+    if (!path.starts_with('/')) continue;
+    std::error_code failed;
+    if (fs::exists(path, failed)) {
+      stamps.add(path.substr(1));
+    } else {
+      stamps.add_absent(path.substr(1));
+    }
+  }
   if (const std::optional<std::string> text = stamps.to_memo(packed(found))) {
     cache->remember(name, *text);
     if (cache->recall(name) != text) *memo = {name, *text};

@@ -57,6 +57,28 @@ TEST_F(StampsTest, HoldWhileNothingChanges) {
   EXPECT_TRUE(still_holds(*text));
 }
 
+TEST_F(StampsTest, WhatIsAbsentIsNoticedWhenItAppears) {
+  const auto memo = [&] {
+    Stamps stamps(folder(), Stamps::now_ns() + kMinute);
+    stamps.add_absent("axpy.cu");
+    stamps.add_absent("none/axpy.cu");
+    return stamps.to_memo("digest");
+  };
+  const std::optional<std::string> text = memo();
+  ASSERT_TRUE(text);
+  EXPECT_TRUE(still_holds(*text));
+  // Another file beside it does not count.
+  write(folder() + "/other.cc", "");
+  EXPECT_TRUE(still_holds(*text));
+  fs::create_directories(folder() + "/none");
+  EXPECT_TRUE(still_holds(*text));
+  write(folder() + "/none/axpy.cu", "");
+  EXPECT_FALSE(still_holds(*text));
+  EXPECT_FALSE(memo());
+  fs::remove_all(folder() + "/none");
+  EXPECT_TRUE(still_holds(*text));
+}
+
 TEST_F(StampsTest, AnAddedFileIsNoticed) {
   const std::optional<std::string> text = to_memo();
   pass_a_tick();

@@ -78,6 +78,10 @@ TEST_F(NvrtcMemoTest, SparesTheNextSearchUntilTheMachineChanges) {
 
   expect_equal(find(), first);
   EXPECT_FALSE(was_searched());
+  // A file where nothing is searched does not count.
+  write(root_.path("machine/other"), "");
+  expect_equal(find(), first);
+  EXPECT_FALSE(was_searched());
 
   // A second compiler, a header of the toolkit, a file that gets other bytes: each is noticed.
   add("libnvrtc.so.13");
