@@ -197,7 +197,11 @@ def run_clean(mutants, build, log):
     build.make(sorted({path for mutant in mutants for path in build.needed(mutant)}), log)
     bad = []
     for words in map(list, dict.fromkeys(tuple(t) for mutant in mutants for t in mutant.tests)):
-        case = failing_case(build, words, log)
+        try:
+            case = failing_case(build, words, log)
+        except Broken as problem:
+            case = str(problem)
+            print(case, flush=True)
         print(f"{'failed' if case else 'passed'}   {shlex.join(words)}", flush=True)
         bad += [case] if case else []
     return bad
