@@ -208,6 +208,9 @@ TEST(DeviceLaunch, LargeSpacesAreCountedIn64Bits) {
   EXPECT_FALSE(Call(false, (int64_t{1} << 28) - 2, 4, 8).plan().shape.is_wide);
   // The last element is behind 2^31 others.
   EXPECT_TRUE(Call(false, (int64_t{1} << 28) + 1, 4, 8).plan().shape.is_wide);
+  // A vector may reach 8 elements behind the end of a row.
+  EXPECT_FALSE(Call(false, 1, (int64_t{1} << 31) - 9, 1).plan().shape.is_wide);
+  EXPECT_TRUE(Call(false, 1, (int64_t{1} << 31) - 8, 1).plan().shape.is_wide);
   const DeviceLaunch wide = Call(false, int64_t{1} << 31, 4, 8).plan();
   EXPECT_TRUE(wide.shape.is_wide);
   EXPECT_EQ(uint64_t{wide.grid[0]} * wide.threads, uint64_t{1} << 31);

@@ -354,6 +354,8 @@ TEST(Evaluate, CastsRoundInEachGraph) {
   expect_floats(run("x.to(float16).float() - x", {x})[0], {-1, 0.0999755859375 - 0.1}, 1e-15);
   expect_floats(run("x.float()", {floats({0.1})})[0], {static_cast<double>(0.1F)});
   expect_floats(run("(x * 1.5).half().float()", {floats({3.0001}, Type::kBfloat16)})[0], {4.5});
+  // A number of the formula, of which a subnormal one has fewer digits.
+  expect_floats(run("x * 0 + to(7.450580596923828e-08, float16)", {floats({1})})[0], {0x1p-24});
   // evaluate() does not round numbers that a kernel has in float32.
   expect_floats(run("(x * x).float()", {floats({0.1}, Type::kFloat16)})[0], {0.1 * 0.1});
 }

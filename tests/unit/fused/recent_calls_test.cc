@@ -72,6 +72,7 @@ TEST(CallKey, DiffersInAllThatDecides) {
       [](Call* c) { c->x.dtype.bits = 16; },
       [](Call* c) { c->x.dtype.code = OPDOCK_DTYPE_INT; },
       [](Call* c) { c->x.byte_offset += 4; },
+      [](Call* c) { c->x.data = static_cast<char*>(c->x.data) + 4; },
       [](Call* c) { c->values[1].tag = OPDOCK_TAG_FLOAT; },
       [](Call* c) { c->values[2].as.i64 = 1; },
       [](Call* c) { c->text = "tanh and mare"; },
