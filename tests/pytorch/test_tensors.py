@@ -256,6 +256,15 @@ def test_autocast_promotes_operands_as_torch_does():
         assert OPS.linear(torch.randn(3, 8), torch.randn(4, 8)).dtype == torch.float32
 
 
+def test_autocast_leaves_the_scale_of_a_quantised_weight():
+    x, scale = torch.randn(3, 8), torch.rand(1)
+    weight = torch.randint(-127, 127, (4, 8), dtype=torch.int8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = OPS.linear(x, weight, weight_scale=scale)
+    like = OPS.linear(x.bfloat16(), weight, weight_scale=scale)
+    torch.testing.assert_close(found, like, rtol=0, atol=0)
+
+
 def test_norms_return_the_dtype_of_their_input():
     x, w = torch.randn(3, 8).bfloat16(), torch.randn(8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
