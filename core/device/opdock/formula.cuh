@@ -273,7 +273,8 @@ struct Tile {
     columns = static_cast<int>(min_of(p.columns - column, Size));
   }
 
-  // Loads the tile of tensor t, whose rows are adjacent. All threads of the block take part.
+  // Loads the tile of tensor t, whose rows are adjacent, with 0 behind the last column, which whole
+  // vectors read. All threads of the block take part.
   template <class T, int Tensors>
   OPDOCK_DEVICE void load(const FormulaSpace<Dims, Tensors>& p, int t, T* tile) const {
     if (rows == 0) return;
@@ -285,8 +286,8 @@ struct Tile {
     OPDOCK_UNROLL
     for (int i = 0; i < Size / threads; ++i) {
       const int beside = thread_index() / Size + i * threads;
-      if (beside < columns)
-        tile[below * tile_step<Size, T> + beside] = from[below + (column + beside) * step];
+      tile[below * tile_step<Size, T> + beside] =
+          beside < columns ? from[below + (column + beside) * step] : T{};
     }
   }
   template <int V, class T>
