@@ -17,7 +17,7 @@ namespace opdock {
 
 // These limits keep a plugin with many choices from taking minutes to build. Kernels beyond them
 // are compiled when a call first needs them.
-inline constexpr size_t kMaxChoices = 32;        // combinations of an op's choices, for each dtype
+inline constexpr size_t kMaxChoices = 24;        // combinations of an op's choices, for each dtype
 inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
 inline constexpr size_t kMaxAheadSource = size_t{4} << 20;  // bytes, of a plugin's kernels
 inline constexpr size_t kMaxAheadFunctions = 128;           // of a plugin's CPU code

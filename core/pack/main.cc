@@ -110,6 +110,8 @@ void add_kinds(CLI::App* app, Command* command) {
   PackOptions& pack = command->pack;
   add("cuda", "CUDA images", &pack.no_cuda, &pack.require_cuda);
   add("hip", "HIP code objects", &pack.hip.none, &pack.hip.require);
+  app->add_flag("--no-formula-kernels", pack.no_formula_kernels,
+                "compile no kernels of formulas ahead; a call that needs one compiles it");
   add("device", "images of either kind: pack the source alone", &command->no_device,
       &command->require_device);
 }

@@ -72,7 +72,7 @@ class Packer {
     std::vector<std::string> searched;
     std::vector<std::string> problems;
     // Formulas need no image, so that they have none where nobody has asked for an architecture.
-    const bool with_formulas = manifest_.has_gpu_formulas() && list;
+    const bool with_formulas = !options_.no_formula_kernels && manifest_.has_gpu_formulas() && list;
     const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda) &&
                            !(choice && choice->nothing) && (has_own || with_formulas);
     if (with_cuda) {
@@ -86,7 +86,8 @@ class Packer {
     }
     if (!find_hip_compilers(options_.hip, &request, &depends_, errors)) return false;
     const bool makes_cuda = with_formulas && !request.compilers.empty();
-    if (manifest_.has_gpu_formulas() && (makes_cuda || !request.hiprtcs.empty())) {
+    const bool makes_hip = !options_.no_formula_kernels && !request.hiprtcs.empty();
+    if (manifest_.has_gpu_formulas() && (makes_cuda || makes_hip)) {
       if (!has_own)
         request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
       if (!errors->empty() || !add_formulas(&compiled, &request.sources, errors)) return false;

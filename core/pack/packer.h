@@ -29,6 +29,7 @@ struct PackOptions {
 #endif
   bool no_cuda = false;
   bool require_cuda = false;
+  bool no_formula_kernels = false;  // images have the plugin's own kernels alone
   HipOptions hip;
 };
 

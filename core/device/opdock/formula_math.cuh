@@ -186,17 +186,19 @@ OPDOCK_DEVICE T gelu_tanh(T x) {
   const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
   return T(0.5) * x * (T(1) + tanh(inner));
 }
-// Those of floats, which are as exact as PyTorch's.
+// Those of floats are as exact as PyTorch's. Results have the sign of x, 0 too. Where x is far
+// below 0, silu's power is computed more exactly.
 OPDOCK_DEVICE float silu(float x) {
   float s;
-  return opdock::abs(x) < 80.0f ? ActivationMath<float>::silu(x, &s) : x * sigmoid(x);
+  if (!(x > -4.0f && x < 80.0f)) return x * sigmoid(x);
+  return copysign(ActivationMath<float>::silu(x, &s), x);
 }
 OPDOCK_DEVICE float gelu(float x) {
-  return ActivationMath<float>::gelu(x);
+  return copysign(ActivationMath<float>::gelu(x), x);
 }
 OPDOCK_DEVICE float gelu_tanh(float x) {
   float s, rest;
-  return ActivationMath<float>::gelu_tanh(x, x * x, &s, &rest);
+  return copysign(ActivationMath<float>::gelu_tanh(x, x * x, &s, &rest), x);
 }
 template <class T>
 OPDOCK_DEVICE T logaddexp(T a, T b) {
@@ -218,7 +220,7 @@ OPDOCK_DEVICE float silu(float x) {
   return x * sigmoid(x);
 }
 OPDOCK_DEVICE float gelu(float x) {
-  return ActivationMath<half>::gelu(x);
+  return copysign(ActivationMath<half>::gelu(x), x);
 }
 OPDOCK_DEVICE float gelu_tanh(float x) {
   float s, rest;

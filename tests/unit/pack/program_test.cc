@@ -297,7 +297,8 @@ TEST(OpdockPack, KernelsOfFormulasAreBuiltWhereAnArchitectureIsAskedFor) {
     return contents(folder.path() / out / "images.bin");
   };
   declare("x + 1");
-  for (const char* none : {"", " --cuda-archs 9.0 --no-cuda"})
+  for (const char* none :
+       {"", " --cuda-archs 9.0 --no-cuda", " --cuda-archs 9.0 --no-formula-kernels"})
     EXPECT_EQ(run("none", none), "") << none;
   EXPECT_EQ(note_of(folder, "none").find("formulas.cuh"), std::string::npos);
 
@@ -365,7 +366,7 @@ return s - mean(s) if e else s
       pack(folder, arguments(folder, "a") + " --nvrtc-search " + folder.path().string() + "/nvrtc");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_NE(outcome.text.find("notice: p: op \"f\": found more combinations of choices and "
-                              "optional arguments, wanted at most 32 for each dtype; "),
+                              "optional arguments, wanted at most 24 for each dtype; "),
             std::string::npos)
       << outcome.text;
 }
