@@ -37,7 +37,8 @@ def python_frames(call):
         call()
     finally:
         sys.setprofile(None)
-    return [Path(file).name for file in files if f"{os.sep}opdock{os.sep}" in file]
+    package = Path(opdock.__file__).parent
+    return [Path(file).name for file in files if package in Path(file).parents]
 
 
 def test_the_library_is_used_here():

@@ -14,7 +14,6 @@ def opdock(graph_module, example_inputs, **options):
     """Compiles a graph of Dynamo. torch.compile calls it. Any thread.
 
     Raises UnsupportedError for options, of which there are none."""
-    import opdock.torch  # noqa: F401  (registers the operators)
     from opdock._errors import UnsupportedError
     from opdock.torch.backend import _whole
 
