@@ -32,7 +32,8 @@ int main(int, char** arguments) {
   const AtenTensorHandle x = made();
   torch_set_requires_grad(x, std::atoi(arguments[2]) != 0);
   const double scale = 0.5;
-  StableIValue stack[3] = {reinterpret_cast<StableIValue>(x), 0, 0};
+  // softmax(x, scale, mask, causal)
+  StableIValue stack[4] = {reinterpret_cast<StableIValue>(x), 0, 0, 0};
   std::memcpy(&stack[1], &scale, sizeof scale);
   if (torch_call_dispatcher("opdock::softmax", "", stack, opdock::torch::kTorchVersion) != 0) {
     using Text = const char*();  // torch 2.13 and newer
