@@ -17,7 +17,7 @@
 
 namespace opdock {
 
-// What Resolver::make_cpu_code() has made, each member set at most once.
+// The outcome of Resolver::make_cpu_code(). Each member is set at most once.
 struct CpuCodeMade {
   std::atomic<opdock_formula_function> code{nullptr};
   std::atomic<const std::string*> failure{nullptr};  // why there is no code; never freed

@@ -33,7 +33,7 @@ double remainder(double a, double b) {
 }
 
 // Returns the largest whole number up to the true quotient, which a / b, being rounded, may exceed.
-// As in PyTorch, the result is NaN for an infinite dividend, and -1 for an infinite divisor of the
+// The result is PyTorch's: NaN for an infinite dividend, and -1 for an infinite divisor of the
 // other sign.
 double floor_divide(double a, double b) {
   if (b == 0) return a / b;

@@ -41,8 +41,8 @@ struct Wanted {
 };
 
 // Differentiates the graph as differentiate() does, with gradients of the shapes of their inputs.
-// Those that are summed over rows are sums of the graph (Graph::output()): column by column for a
-// bias, and a total for a number. A gradient that is summed over columns alone is the same in the
+// Gradients that are summed over rows are sums of the graph (Graph::output()): column by column for
+// a bias, and a total for a number. A gradient that is summed over columns alone is the same in the
 // whole row, and has no last dimension. The results are no parts of others: an input that is a part
 // of a tensor has a gradient of its own, of the part's shape. Throws Error also for an input that
 // is no float.

@@ -88,7 +88,7 @@ inline bool is_reduction(Op op) {
 // In which directions the values of a node may differ: bits.
 enum Extent : uint8_t { kOnce = 0, kPerRow = 1, kPerColumn = 2, kFull = 3 };
 
-// What is stored of a result.
+// Says which numbers of a result are stored.
 enum class Output : uint8_t {
   kOwn,    // a number for each element, or one for each row if it is the same in the whole row
   kWhole,  // a number for each element

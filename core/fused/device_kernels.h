@@ -43,7 +43,7 @@ class FusedKernels {
   opdock_status launch(Invocation* in, const PreparedLaunch& prepared, void* const* inputs,
                        void* const* results, const formula::Value* scalars) const;
 
-  // The same for a graph with sums over rows, which a second launch adds up. workspace: of
+  // Launches a graph with sums over rows, which a second launch adds up. workspace: of
   // partial_bytes(). The space may be empty: then the sums are 0.
   opdock_status launch_with_sums(Invocation* in, const formula::Space& space, void* const* inputs,
                                  void* const* results, const formula::Value* scalars,

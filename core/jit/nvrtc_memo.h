@@ -11,7 +11,7 @@
 
 namespace opdock {
 
-// What Cache::remember() takes.
+// A text with its name, for Cache::remember().
 struct NvrtcMemo {
   std::string name, text;
 };

@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-// What is wrong with an op that has a `gradient-of`; empty texts if nothing is.
+// A mistake in an op that has a `gradient-of`; the texts are empty if there is none.
 struct GradientFault {
   std::string key;  // where in plugin.toml
   std::string found, wanted;

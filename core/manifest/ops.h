@@ -19,7 +19,7 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
 void check_op(const toml::table& toml, Manifest* manifest, size_t number,
               std::vector<Mistake>* mistakes);
 
-// The same for an op that has a `gradient-of`, once all others are checked.
+// Checks an op that has a `gradient-of` likewise, once all others are checked.
 void check_gradient_op(const toml::table& toml, Manifest* manifest, size_t number,
                        std::vector<Mistake>* mistakes);
 

@@ -1,4 +1,4 @@
-// What the Python package calls in libopdock_torch, which it opens once torch has been imported.
+// Declares what the Python package calls in libopdock_torch, which it opens after torch.
 // C++ programs call none of this: they link the library, or open it, and the ops are registered.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -7,7 +7,7 @@
 
 extern "C" {
 
-// What the library needs of Python. All may be called without the GIL.
+// The functions of Python that the library calls. All may be called without the GIL.
 struct opdock_torch_python {
   uint32_t struct_size;
   uint32_t reserved;

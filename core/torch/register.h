@@ -8,7 +8,7 @@
 
 namespace opdock::torch {
 
-// What happens to a tensor that requires a gradient.
+// Says what happens to a tensor that requires a gradient.
 enum class Gradients {
   kPython,   // a kernel in Python, which sees each call
   kGuarded,  // the kernel opdock_python::<name>, for the calls that are not plain

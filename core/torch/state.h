@@ -1,4 +1,4 @@
-// What the library knows of the torch in this process beyond its stable C interface. Each item may
+// Finds out more about the torch in this process than its stable C interface tells. Each item may
 // be missing, and what it serves is then done in another way.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -23,8 +23,8 @@ struct Functions {
 };
 const Functions& functions();
 
-// The same for GPUs. Looked for by the first tensor on a GPU, as torch may load these libraries
-// later than this one.
+// Such functions for GPUs. The first tensor on a GPU looks for them, as torch may load their
+// libraries later than this one.
 struct GpuFunctions {
   AOTITorchError (*current_stream)(int32_t device, void** stream) = nullptr;
   bool is_rocm = false;  // torch's "cuda" devices are AMD's

@@ -25,8 +25,9 @@ pytestmark = [
     ),
 ]
 
-# With what each program would import otherwise, for 1.8 seconds: transformers asks torch._dynamo
-# in a model's forward whether torch compiles, and DeepSpeed imports the models that it knows.
+# It imports what each program would import for 1.8 seconds otherwise: transformers asks
+# torch._dynamo in a model's forward whether torch compiles, and DeepSpeed imports the models that
+# it knows.
 PRELUDE = """
 import torch, transformers
 from opdock.compat import deepspeed as compat

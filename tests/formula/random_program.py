@@ -241,7 +241,7 @@ class Program(Written):
         ):
             return False
         if op == "lerp":
-            # Its parts have types of their own.
+            # The parts of this operation have types of their own.
             if len({promoted([a, b]), dtype}) > 1:
                 return False
             body = f"N.lerp(a, b, c, {dtype!r})"

@@ -17,7 +17,7 @@ DEVICE = os.environ.get("OPDOCK_TEST_DEVICES", "cpu")
 NIGHTLY = bool(os.environ.get("OPDOCK_TEST_NIGHTLY"))
 # How many, as (each time, with --nightly). Those for a GPU have to be compiled first.
 COUNTS = {"cpu": {False: (300, 20_000), True: (60, 2_000)}}
-# Of calls that are brought to a GPU and back, torch records no gradients.
+# torch records no gradients of calls that are brought to a GPU and back.
 GPU_COUNTS = {False: (0, 1_000), True: (0, 0)}
 
 

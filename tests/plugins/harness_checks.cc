@@ -34,7 +34,7 @@ std::shared_ptr<const Op::Host> Op::host_of(const opdock_op* op) {
 
 void Op::check_arguments(const std::vector<opdock_value>& args, Result* result) const {
   if (host_->rules() == nullptr) return;
-  // Both are asked, as pass() must accept no argument that check() refuses.
+  // pass() and check() are both asked, as pass() must accept no argument that check() refuses.
   const bool has_passed = host_->rules()->pass(args.data());
   try {
     host_->rules()->check(args.data());

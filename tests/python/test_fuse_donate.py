@@ -116,12 +116,12 @@ def test_an_unknown_name_is_an_error():
 
 
 def test_torch_tensors():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
     f = opdock.fuse(lambda x, y: x * 2 + y, donate="x")
     x, y = torch.arange(4.0), torch.ones(4)
     assert f(x, y) is x
     assert x.tolist() == [1, 3, 5, 7]
-    # What autograd records must stay, and so must a module's own parameter and an expanded tensor.
+    # A tensor that autograd records must stay, and so must a parameter and an expanded tensor.
     x = torch.arange(4.0, requires_grad=True)
     f(x, y).sum().backward()
     assert x.tolist() == [0, 1, 2, 3] and x.grad.tolist() == [2] * 4

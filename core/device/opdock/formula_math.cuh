@@ -186,8 +186,8 @@ OPDOCK_DEVICE T gelu_tanh(T x) {
   const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
   return T(0.5) * x * (T(1) + tanh(inner));
 }
-// Those of floats are as exact as PyTorch's. Results have the sign of x, 0 too. Where x is far
-// below 0, silu's power is computed more exactly.
+// The functions of floats are as exact as PyTorch's. Results have the sign of x, 0 too. Where x is
+// far below 0, silu's power is computed more exactly.
 OPDOCK_DEVICE float silu(float x) {
   float s;
   if (!(x > -4.0f && x < 80.0f)) return x * sigmoid(x);

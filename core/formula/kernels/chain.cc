@@ -7,7 +7,7 @@ namespace opdock::formula::OPDOCK_SIMD_LEVEL {
 namespace {
 
 using V = hn::VFromD<FloatTag>;
-// With this many vectors an operation need not wait for the one before it, and a link is looked at
+// An operation on this many vectors need not wait for the one before it, and a link is looked at
 // once for all of them. They take half of the registers.
 constexpr int kVectors = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
 

@@ -90,7 +90,7 @@ template <class V>
 HWY_INLINE V wide_silu(DoubleTag d, V x) {
   return divide_by_power(d, x, hn::Neg(x));
 }
-// Without fused multiplication, both are accurate enough only in double.
+// sigmoid and silu are accurate enough without fused multiplication only in double.
 template <class V>
 HWY_INLINE V long_sigmoid(FloatTag d, V x) {
   return in_halves(d, x, [](auto wide, auto half) HWY_ATTR { return wide_sigmoid(wide, half); });
@@ -232,7 +232,7 @@ HWY_INLINE V divide_by_one_more(D d, V x, V y) {
 template <class D, class V>
 HWY_INLINE V times_sigmoid(D d, V x, V w) {
   using T = hn::TFromD<D>;
-  // Of an infinite x the quotient would be infinite too.
+  // The quotient of an infinite x would be infinite too.
   const V finite = hn::Min(x, hn::Set(d, static_cast<T>(1e30)));
   const V rest = divide_by_one_more(d, finite, hn::Min(hn::Abs(w), hn::Set(d, T(-kMinPower<T>))));
   const V far = hn::IfThenElse(hn::Lt(w, hn::Zero(d)), rest, hn::Sub(x, rest));
@@ -251,7 +251,7 @@ HWY_INLINE V gelu_of_usual(D d, V x) {
   // Above 12, of doubles 36, the tail is too small to matter.
   const V a = hn::Min(hn::Abs(x), hn::Set(d, -kMinNormal<T>)), one = hn::Set(d, T(1));
   const V square = hn::Mul(a, a), scale = hn::Set(d, T(-0.5));
-  // What the square has lost by rounding would count in the power.
+  // The rounding error of the square would count in the power.
   const V lost = hn::MulSub(a, a, square);
   const V half = half_exp(d, hn::Mul(square, scale));
   const V power = hn::MulAdd(half, hn::Mul(lost, scale), half);

@@ -36,8 +36,8 @@ OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Si
   for (int k = 0; k < Size; ++k) up[k] *= x[k];
 }
 
-// For ops without biases. Many threads keep memory busy; with several tensors to read there are not
-// enough registers for all of them.
+// This kernel is for ops without biases. Many threads keep memory busy; with several tensors to
+// read there are not enough registers for all of them.
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 3)
 backward(BackwardParams p) {

@@ -15,7 +15,7 @@ struct Params {
   void* out;
   long long numel;
   long long group;  // elements for each scale, at least 1
-  // For a division by `group`, if that is above 1, as for_elements() divides by its slots.
+  // They divide by `group`, if that is above 1, as for_elements() divides by its slots.
   unsigned long long factor;
   int shift;
   int even;     // all elements of a vector are in one group

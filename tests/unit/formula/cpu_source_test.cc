@@ -108,7 +108,7 @@ std::vector<Many> all_operations(Type type, int rank) {
 
 // Units in the last place by which the evaluator's result, which is computed in double, may differ.
 long double tolerance(std::string_view name, Type type) {
-  // Of negative numbers gelu's polynomial has that error, and gelu_tanh's exponent is rounded
+  // gelu's polynomial has that error for negative numbers, and gelu_tanh's exponent is rounded
   // (formula_activations.hpp; interpreter_test.cc has the limit for each argument).
   if (type == Type::kFloat16 || type == Type::kBfloat16)
     return name.starts_with("gelu") ? 0.52L : 0.502L;

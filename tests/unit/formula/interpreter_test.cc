@@ -57,12 +57,12 @@ int64_t wrapped(Type type, Wide value) {
 
 // The units in the last place that a result may be off, before it is rounded.
 long double tolerance(const Operation& operation, Type type, Real argument, Real want) {
-  // Those of float32 below are up to a hundredth of one in 16 bits.
+  // The errors of float32 below are up to a hundredth of a unit in 16 bits.
   const bool is_gelu = operation.name == "gelu" || operation.name == "gelu_tanh";
   if (type == Type::kFloat16 || type == Type::kBfloat16) return is_gelu ? 0.52L : 0.502L;
   // Factors below the smallest normal number have lost digits.
   long double all = std::fabs(want) < (type == Type::kFloat32 ? 2e-38L : 1e-307L) ? 64 : 4;
-  // Of negative numbers: the polynomial's error, and what remains of 1/2 - x N(x^2) at the border.
+  // Negative numbers have the polynomial's error, and that of 1/2 - x N(x^2) at the border.
   if (operation.name == "gelu" && argument < 0) return type == Type::kFloat32 ? 32 : 16;
   // The exponent of the power is rounded.
   if (operation.name == "gelu_tanh" && std::isfinite(argument))
