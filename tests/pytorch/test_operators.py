@@ -140,9 +140,10 @@ def test_random_numbers_follow_manual_seed(ops):
     assert torch.equal(ops.dropout(x)[0], first) and not torch.equal(first, second)
 
 
-def test_the_import_loads_no_plugin():
+def test_the_import_loads_no_plugin_and_not_dynamo():
     code = (
-        "import opdock.torch, torch\n"
+        "import opdock.torch, sys, torch\n"
+        "assert 'torch._dynamo' not in sys.modules, 'it takes more than a second'\n"
         "def loaded(): return 'plugins/softmax.so' in open('/proc/self/maps').read()\n"
         "assert not loaded()\n"
         "torch.ops.opdock.softmax(torch.ones(2, 3))\n"

@@ -114,12 +114,16 @@ def _has_gradient(args, keywords):
     return False
 
 
-@torch.compiler.assume_constant_result
 def _in_graphs(number, dtype, device, length, is_training):
     """Returns the choice for rows of this length, of the number of rows for which it was needed
     last: a graph serves several numbers."""
     choice = _latest.get((number, dtype, device, length, is_training))
     return choice is not None and choice.graph
+
+
+# As torch.compiler.assume_constant_result() marks a function. That decorator imports Dynamo, which
+# takes more than a second of every process that imports opdock.torch.
+_in_graphs._dynamo_marked_constant = True
 
 
 def _find(swap, key, args, keywords):
