@@ -1,4 +1,4 @@
-// A graph as a list of instructions over blocks of values, which cpu_runner.cc runs.
+// A graph as a list of instructions over blocks of values, which cpu_block_runner.cc runs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
