@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "opdock/overlap.hpp"
 
@@ -74,5 +75,8 @@ std::string self_overlap(int32_t ndim, const int64_t* shape, const int64_t* stri
 
 // Formats sizes or strides: "[2, 3]".
 std::string shape_text(int32_t ndim, const int64_t* values);
+inline std::string shape_text(const std::vector<int64_t>& values) {
+  return shape_text(static_cast<int32_t>(values.size()), values.data());
+}
 
 }  // namespace opdock

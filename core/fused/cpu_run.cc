@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fused/cpu_run.h"
+
+#include <chrono>
+
+#include "call/invocation.h"
+#include "call/parallel.h"
+#include "formula/cpu_call.h"
+
+namespace opdock {
+namespace {
+
+// Runs compiled code, whose pieces are the interpreter's.
+void run_compiled(const opdock_call* call, opdock_formula_function code, const CpuWork& work) {
+  struct Context {
+    opdock_formula_function code;
+    const opdock_formula_call* call;
+  };
+  const formula::CpuCall what(work.space, work.inputs, work.results, work.scalars,
+                              work.instance.numbers.size());
+  Context context = {code, what.get()};
+  const formula::Interpreter& on_cpu = work.instance.on_cpu;
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
+      static_cast<uint64_t>(on_cpu.grain(work.space)),
+      [](void* given, uint64_t begin, uint64_t end) {
+        const Context& of = *static_cast<const Context*>(given);
+        of.code(of.call, static_cast<int64_t>(begin), static_cast<int64_t>(end));
+      },
+      &context);
+}
+
+// Adds up the sums of chunks of rows that the interpreter has left.
+void add_sums(const opdock_call* call, const CpuWork& work) {
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(work.instance.on_cpu.sum_pieces(work.space)), 1,
+      [](void* context, uint64_t begin, uint64_t end) {
+        const CpuWork& of = *static_cast<const CpuWork*>(context);
+        of.instance.on_cpu.add_sums(of.space, of.partial, of.results, static_cast<int64_t>(begin),
+                                    static_cast<int64_t>(end));
+      },
+      const_cast<CpuWork*>(&work));
+}
+
+}  // namespace
+
+opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
+  CpuCode& compiled = work.instance.cpu_code;
+  const bool has_sums = work.partial != nullptr;  // compiled code computes no sums over rows
+  const opdock_formula_function code =
+      has_sums ? nullptr
+               : compiled.get(static_cast<Invocation*>(call->host_data), work.space.elements());
+  if (code != nullptr) {
+    run_compiled(call, code, work);
+    return OPDOCK_OK;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const formula::Interpreter& on_cpu = work.instance.on_cpu;
+  parallel_extension()->parallel_for(
+      call, static_cast<uint64_t>(on_cpu.pieces(work.space)),
+      static_cast<uint64_t>(on_cpu.grain(work.space)),
+      [](void* context, uint64_t begin, uint64_t end) {
+        const CpuWork& of = *static_cast<const CpuWork*>(context);
+        of.instance.on_cpu.run(of.space, of.inputs, of.results, of.scalars,
+                               static_cast<int64_t>(begin), static_cast<int64_t>(end), of.partial);
+      },
+      const_cast<CpuWork*>(&work));
+  if (has_sums) {
+    add_sums(call, work);
+  } else {
+    compiled.interpreted(std::chrono::steady_clock::now() - start);
+  }
+  return OPDOCK_OK;
+}
+
+}  // namespace opdock
