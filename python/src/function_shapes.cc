@@ -12,6 +12,8 @@
 #include "errors.h"
 #include "frame.h"
 #include "function.h"
+#include "gil.h"
+#include "opdock/formula.h"
 
 namespace py = pybind11;
 
@@ -156,6 +158,11 @@ void add_shapes(py::module_& module) {
   module.def("op_facts", [](const py::handle& op) {
     const opdock_function_info& declared = *checked_info(op).declared;
     return py::make_tuple(declared.flags, declared.device_arg);
+  });
+  module.def("formula_text", [](const py::handle& op) {
+    const opdock_function* function = checked_info(op).handle;
+    const GilRelease release;  // this may load the plugin
+    return std::string(opdock_function_formula(function));
   });
   module.def("shape_rules", &shape_rules);
   module.def("plan", &plan);

@@ -8,6 +8,7 @@ namespace opdock::python {
 
 // Adds to the module, for functions of opdock.load() and opdock.formula():
 // - op_facts(function): (OPDOCK_OP_… of the op, the parameter that decides where it runs)
+// - formula_text(function): opdock_function_formula, the formula of a plugin's op or ""
 // - shape_rules(function): opdock_shape_rule of each result as tuples, None for a result that is no
 //   new tensor
 // - plan(function, arguments): what opdock_plan_call answers for these arguments, all parameters in

@@ -14,7 +14,7 @@ from torch.autograd.function import _SingleLevelFunction
 from opdock._describe import OPTIONAL
 from opdock._errors import UnsupportedError
 from opdock.torch._formula import backward_of_formula
-from opdock.torch._incoming import incoming
+from opdock.torch._incoming import incoming, zeros_like
 from opdock.torch._op import INCOMING, PARAM, RESULT
 
 _below = torch._C._after_autograd_keyset
@@ -150,13 +150,9 @@ class _Call(_SingleLevelFunction):
                 with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
                     found = op.overload.redispatch(keyset & _below, *values)
         flat, lengths = _flatten(found)
-        # A gradient that is None, of which the facts are needed, can only be one of several.
-        facts = (
-            None
-            if len(flat) == 1
-            else [x if x is None else (x.shape, x.dtype, x.device) for x in flat]
-        )
-        ctx.call = op, find, others, given, facts, lengths
+        # A gradient that is None, for which zeros are needed, can only be one of several.
+        zeros = None if len(flat) == 1 else [x if x is None else zeros_like(x) for x in flat]
+        ctx.call = op, find, others, given, zeros, lengths
         ctx.set_materialize_grads(False)
         fixed = [x for x in flat if x is not None and not (x.is_floating_point() or x.is_complex())]
         if fixed:
@@ -183,7 +179,7 @@ class _Saved:
     def __init__(self, ctx, grads):
         saved = list(ctx.saved_tensors)
         needs = ctx.needs_input_grad[1:]
-        self.op, self.find, others, all_given, facts, lengths = ctx.call
+        self.op, self.find, others, all_given, zeros, lengths = ctx.call
         self.values, self.needs, self.spans, at = [], [], [], 0
         for other, given in zip(others, all_given, strict=True):
             begin = at
@@ -202,7 +198,7 @@ class _Saved:
             self.spans.append((begin, at, given))
         self.num_tensors = at
         self.results = _regroup(saved[at:], lengths)
-        self.facts = _regroup([None] if facts is None else facts, lengths)
+        self.zeros = _regroup([None] if zeros is None else zeros, lengths)
         self.grads = _regroup(list(grads), lengths)
 
 
@@ -277,6 +273,6 @@ def _arguments(helper, formula, saved):
             value = saved.results[saved.op.fresh.index(index)]
         elif kind == INCOMING:
             at = saved.op.fresh.index(index)
-            value = incoming(saved.grads[at], saved.facts[at], bool(flags & OPTIONAL))
+            value = incoming(saved.grads[at], saved.zeros[at], bool(flags & OPTIONAL))
         found[place] = value
     return found

@@ -9,6 +9,7 @@ are refused while the graph is made.
 import torch
 
 from opdock._errors import InternalError
+from opdock.torch import _sharding
 from opdock.torch._plan import hints, plan
 from opdock.torch._shape import TORCH_DTYPES, Rule, first_tensor
 
@@ -17,6 +18,7 @@ def kernel_of(op):
     """Returns the fake kernel of `op`."""
 
     def fake(*args, **keywords):
+        _sharding.flush()  # DTensor asks for the results' sizes before it looks for a rule
         values = op.whole(op.bind(args, keywords))
         planned = plan(op.function, values)
         tensors = _by_plan(op, values, planned) if op.formula else _by_rules(op, values, planned)

@@ -8,8 +8,8 @@ from opdock.torch._incoming import incoming
 def backward_of_formula(op, find, saved, wanted, out):
     """Fills in `out`, the gradients of the call's tensors, for the parameters `wanted`."""
     grads = [
-        incoming(gradient, facts, False)
-        for gradient, facts in zip(saved.grads, saved.facts, strict=True)
+        incoming(gradient, zeros, False)
+        for gradient, zeros in zip(saved.grads, saved.zeros, strict=True)
     ]
     helper = find((op, tuple(op.names[place] for place in wanted)))
     named = dict(zip(op.names, saved.values, strict=True))

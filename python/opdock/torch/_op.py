@@ -6,6 +6,7 @@ import torch
 from opdock import _opdock
 from opdock._describe import LIST, TENSOR
 from opdock._errors import ArgumentError
+from opdock._formula import Formula
 from opdock.torch._schema import KEYWORD_ONLY, WRITTEN, fresh, visible
 
 # Kinds of a gradient's arguments, with opdock.h's values.
@@ -52,6 +53,12 @@ class Op:
         self.rules = _opdock.shape_rules(function)
         self.saved_params, self.saved_results = self._saved()
         self.overload = None  # set once the operator is defined
+
+    def formula_text(self):
+        """Returns the formula that the op is, "" if it has none. Loads the op's plugin."""
+        if self.formula is None:
+            return _opdock.formula_text(self.function)
+        return self.formula.text if isinstance(self.formula, Formula) else ""
 
     def _count_positional(self):
         """Returns how many of the operator's parameters the function takes by position."""

@@ -8,7 +8,7 @@ import torch
 from opdock import _load, _opdock, _runtime
 from opdock._errors import ArgumentError, InvalidArgumentError, NotFoundError, UnsupportedError
 from opdock._formula import Formula, formula
-from opdock.torch import _autocast, _autograd, _fake, _library, _vmap
+from opdock.torch import _autocast, _autograd, _fake, _library, _sharding, _vmap
 from opdock.torch._op import Op
 from opdock.torch._schema import schema
 
@@ -147,6 +147,7 @@ def _define(op):
     name = f"opdock::{op.name}"
     torch.library.register_fake(name, _fake.kernel_of(op), lib=_namespace, allow_override=True)
     torch.library.register_vmap(name, _vmap.rule_of(op), lib=_namespace)
+    _sharding.add(op, _ops)
 
 
 #: Dispatch keys of tensors whose memory is not dense, and how to get one whose memory is.
@@ -186,16 +187,16 @@ def _gradient_of(key):
         known = _ops.get(name)
         if known is None:
             function = op.formula.gradient(names)
-            known = _register(name, function, _Gradient(function, names))
+            known = _register(name, function, _Gradient(function, op, names))
         return known
 
 
 class _Gradient:
-    """A formula's gradient as a formula: its own derivatives are not defined. of: the names of the
-    parameters whose gradients are its results."""
+    """A formula's gradient as a formula: its own derivatives are not defined. op: the formula's Op.
+    of: the names of the parameters whose gradients are its results."""
 
-    def __init__(self, function, of):
-        self.text, self.function, self.of = function.schema, function, of
+    def __init__(self, function, op, of):
+        self.text, self.function, self.op, self.of = function.schema, function, op, of
 
     def gradient(self, names):
         raise UnsupportedError(
