@@ -24,7 +24,8 @@ def formula(text, schema=None):
     float32 and rounded once, at the end. A GPU's kernel is compiled by the first call with these
     dtypes and this kind of layout, or taken from the cache; later shapes use it again. If a torch
     tensor requires a gradient, autograd records the call, and the formula's own derivative is
-    computed by one more kernel; derivatives of second order are refused.
+    computed by one more kernel; derivatives of second order are refused. A tangent of forward mode
+    is computed likewise if the formula is elementwise and has one result.
 
     Any thread. Raises InvalidArgumentError for a faulty text, with the line and the column.
     """
@@ -66,10 +67,10 @@ class _Gradients:
     require a gradient. Does not refer to the function, which owns it."""
 
     def __init__(self, text, schema):
-        self._text, self._schema = text, schema
+        self.text, self._schema = text, schema
 
     def of(self, names):
-        return _opdock.make_formula(default(), self._text, self._schema, ",".join(names))
+        return _opdock.make_formula(default(), self.text, self._schema, ",".join(names))
 
     def __call__(self, function, args, keywords):
         from opdock._formula_autograd import record

@@ -157,10 +157,8 @@ bool check_may_write(const Where& where, PyObject* object) {
   return ask_refusal(probe.write_refusal, where, object);
 }
 
-constexpr int kReverse = 1, kForward = 2;
-
-// Returns kReverse or kForward if the tensor takes part in that differentiation now, 0 if in none,
-// -1 with a Python error set.
+// Returns 1 if the tensor takes part in reverse- or forward-mode differentiation now, 0 if it does
+// not, -1 with a Python error set.
 int records_gradients(PyObject* object) {
   PyObject* wanted = PyObject_GetAttr(object, probe.requires_grad);
   if (wanted == nullptr) return -1;
@@ -169,14 +167,14 @@ int records_gradients(PyObject* object) {
     PyObject* enabled = PyObject_CallNoArgs(probe.is_grad_enabled);
     if (enabled == nullptr) return -1;
     Py_DECREF(enabled);
-    if (enabled == Py_True) return kReverse;
+    if (enabled == Py_True) return 1;
   }
   PyObject* level = PyDict_GetItem(probe.forward_names, probe.level_name);
   if (level == nullptr || PyLong_AsLong(level) < 0) return 0;
   py::object tangent = py::reinterpret_borrow<py::dict>(probe.forward_names)["unpack_dual"](
                            py::reinterpret_borrow<py::object>(object))
                            .attr("tangent");
-  return tangent.is_none() ? 0 : kForward;
+  return tangent.is_none() ? 0 : 1;
 }
 
 // Returns false without an error set, and sets frame.must_record, if the call is to be recorded.
@@ -190,7 +188,7 @@ bool check_gradients(Frame& frame, const Where& where, PyObject* object) {
   }
   if (records == 0) return true;
   if (records < 0) return false;
-  if (records == kReverse && frame.may_record) {
+  if (frame.may_record) {
     frame.must_record = true;
     return false;
   }

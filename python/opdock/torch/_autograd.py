@@ -13,6 +13,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from opdock._describe import OPTIONAL
 from opdock._errors import UnsupportedError
+from opdock.torch import _tangents
 from opdock.torch._formula import backward_of_formula
 from opdock.torch._incoming import incoming, zeros_like
 from opdock.torch._op import INCOMING, PARAM, RESULT
@@ -29,8 +30,8 @@ def kernel_of(op, find):
     """Returns the Autograd kernel of `op`. find(name): returns the Op of a gradient's op."""
 
     def kernel(keyset, *args, **keywords):
-        if forward_ad._current_level >= 0:
-            _refuse_tangents(op, args, keywords)
+        if forward_ad._current_level >= 0 and _tangents.has_any((*args, *keywords.values())):
+            return _tangents.call(op, op.bind(args, keywords))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, *keywords.values()):
             return _record(op, find, keyset, op.bind(args, keywords))
         rest = keyset & _below
@@ -40,26 +41,6 @@ def kernel_of(op, find):
             return op.overload.redispatch(rest, *args, **keywords)
 
     return kernel
-
-
-def tensors_of(values):
-    """Returns the tensors among values and in their lists."""
-    found = []
-    for value in values:
-        for x in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(x, torch.Tensor):
-                found.append(x)
-    return found
-
-
-def _refuse_tangents(op, args, keywords):
-    for x in tensors_of((*args, *keywords.values())):
-        if forward_ad.unpack_dual(x).tangent is not None:
-            raise UnsupportedError(
-                f"{op.name}: found a tensor with a tangent (forward-mode differentiation), which "
-                "this op does not define; use reverse mode, such as torch.func.vjp or backward(), "
-                "or pass x.detach()"
-            )
 
 
 def _record(op, find, keyset, values):

@@ -53,6 +53,7 @@ class Op:
         self.rules = _opdock.shape_rules(function)
         self.saved_params, self.saved_results = self._saved()
         self.overload = None  # set once the operator is defined
+        self.formula_gradient = None  # likewise: returns the Op of the gradients of some parameters
 
     def formula_text(self):
         """Returns the formula that the op is, "" if it has none. Loads the op's plugin."""

@@ -131,6 +131,7 @@ def _define(op):
         ) from None
     _namespace.define(text, tags=op.tags())
     op.overload = getattr(torch.ops.opdock, op.name).default
+    op.formula_gradient = lambda names: _gradient_of((op, names))
     for key, advice in _OTHER_KEYS.items():
         _namespace.impl(op.name, _refusal_of(op.name, key, advice), key)
     kernel = _autograd.kernel_of(op, _gradient_of if op.formula is not None else _finder(op))
@@ -180,13 +181,15 @@ def _finder(op):
 
 
 def _gradient_of(key):
-    """Returns the Op of a formula's gradients. key: (the formula's Op, names of parameters)."""
+    """Returns the Op of a formula's gradients. key: (the Op of the formula, or of a plugin's op
+    that is one, names of parameters)."""
     op, names = key
     name = "_".join((op.name, "backward", *names))
     with _lock:
         known = _ops.get(name)
         if known is None:
-            function = op.formula.gradient(names)
+            made = op.formula or formula(op.formula_text(), op.function.schema)
+            function = made.gradient(names)
             known = _register(name, function, _Gradient(function, op, names))
         return known
 
