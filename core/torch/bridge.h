@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <exception>
+
 #include "opdock/opdock.h"
 
 extern "C" {
@@ -17,6 +19,15 @@ struct opdock_torch_python {
   // has left one.
   void (*rethrow)();
   int32_t (*allows_tf32)();  // as in opdock_call_options
+  // Returns the op of the operator that computes a gradient of the operator `op`, and registers the
+  // operator if there is none yet; `name`, of the operator, is valid as long as the process.
+  // gradient: the op's name as declared; NULL for a formula, whose gradient for the parameters
+  // `params`, separated by blanks, is a formula too. Throws.
+  opdock_function* (*find_gradient)(const char* op, const char* gradient, const char* params,
+                                    const char** name);
+  // Keeps an exception that one of these functions has thrown in this thread, for the operator
+  // opdock_python::raise_left, whose kernel raises it in Python. Returns false for another one.
+  bool (*leave)(const std::exception_ptr& error);
 };
 
 // How to tell a plain tensor, which no part of torch but the op itself has to see. Offsets are in
@@ -44,6 +55,16 @@ OPDOCK_EXPORT opdock_status opdock_torch_set_layout(const opdock_torch_layout* l
 OPDOCK_EXPORT const uint64_t* opdock_torch_thread_keys();
 
 // [any thread]
+// Opens the library at `path`, which records calls for autograd without Python, for the operators
+// that are implemented from now on. build: of the torch in this process, as recorder.h describes
+// it. OPDOCK_INCOMPATIBLE if the library cannot be opened, or serves another build of torch.
+OPDOCK_EXPORT opdock_status opdock_torch_open_recorder(const char* path, const char* build,
+                                                       char* error, uint32_t error_size);
+// [any thread]
+// Says whether that library records calls (nonzero, as at first) or Python does. For tests.
+OPDOCK_EXPORT void opdock_torch_use_recorder(int32_t wanted);
+
+// [any thread]
 // Returns the schema with which the library defines the operator in a program without Python, valid
 // until the thread's next call; "" for an op that it leaves out there. For tests.
 OPDOCK_EXPORT const char* opdock_torch_schema(opdock_function* function, const char* name);
@@ -63,10 +84,14 @@ OPDOCK_EXPORT void opdock_torch_release(opdock_torch_tensor tensor);
 
 // [any thread]
 // Implements the operator opdock::<name>, which is defined already, for the CPU and for CUDA.
-// guarded: nonzero also for autograd, where calls that are not plain go to the operator
-// opdock_python::<name>, which has the same parameters and returns the results as one Tensor?[].
 // OPDOCK_UNSUPPORTED for an op that only Python can call.
 OPDOCK_EXPORT opdock_status opdock_torch_implement(opdock_function* function, const char* name,
-                                                   int32_t guarded, char* error,
+                                                   uint32_t flags, char* error,
                                                    uint32_t error_size);
+// Implements the operator also for autograd, where calls that are neither plain nor recorded by the
+// recorder go to the operator opdock_python::<name>, which has the same parameters and returns the
+// results as one Tensor?[].
+#define OPDOCK_TORCH_GUARDED (1u << 0)
+// The op is a formula.
+#define OPDOCK_TORCH_FORMULA (1u << 1)
 }

@@ -4,11 +4,14 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "call_memory.h"
 #include "call_python.h"
+#include "call_record.h"
 #include "error.h"
 #include "operator.h"
+#include "record.h"
 #include "state.h"
 #include "tensors.h"
 
@@ -27,6 +30,7 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call() {
+    if (record_ != nullptr) recorder->drop(record_);
     if (takes_arguments_) {
       for (const Owned* one = arguments_; one != nullptr; one = one->next) release(*one);
     }
@@ -48,6 +52,8 @@ class Call {
 
   void run() {
     if (op_.is_written) mark_written();
+    if (is_recorded_) [[unlikely]]
+      begin_record();
     if (op_.num_fresh == 0 && gpu_.type == OPDOCK_CPU) return run_directly();
     opdock_call_options options = {};
     options.struct_size = sizeof options;
@@ -68,6 +74,8 @@ class Call {
       drop(fresh, plan.num_outputs);
       fail(status, error_);
     }
+    if (record_ != nullptr) [[unlikely]]
+      finish_record(fresh, plan.num_outputs, counts);
     give_back(fresh, counts);
   }
 
@@ -186,7 +194,13 @@ class Call {
   }
 
   bool convert_tensor(const Parameter& parameter, AtenTensorHandle handle, opdock_value* out) {
-    if (level_ == Level::kAutograd && !is_plain(handle)) return false;
+    if (level_ == Level::kAutograd) {
+      const Need need = need_of(handle);
+      if (need != Need::kNothing) [[unlikely]] {
+        if (need == Need::kPython || op_.recorded == nullptr || !uses_recorder) return false;
+        is_recorded_ = true;
+      }
+    }
     if (op_.refuses_gradients && requires_gradient(handle)) {
       refuse(
           parameter,
@@ -337,6 +351,33 @@ class Call {
     return results;
   }
 
+  [[gnu::noinline]] void begin_record() {
+    const size_t count = op_.parameters.size();
+    Argument* const arguments = arena_.take<Argument>(count);
+    for (size_t place = 0; place < count; ++place) {
+      const Parameter& parameter = op_.parameters[place];
+      arguments[place] =
+          recorded_argument(parameter, values_[parameter.index], stack_[place], &arena_);
+    }
+    record_ = recorder->begin(op_.recorded, arguments, count);
+  }
+
+  [[gnu::noinline]] void finish_record(AtenTensorHandle* fresh, uint32_t num_fresh,
+                                       const uint32_t* counts) {
+    uint32_t* of_results = nullptr;
+    if (counts != nullptr) {
+      of_results = arena_.take<uint32_t>(op_.results.size());
+      for (size_t place = 0; place < op_.results.size(); ++place)
+        of_results[place] = counts[op_.results[place].index];
+    }
+    try {
+      recorder->finish(std::exchange(record_, nullptr), fresh, of_results);
+    } catch (...) {
+      drop(fresh, num_fresh);
+      throw;
+    }
+  }
+
   // Leaves the results in the stack.
   void give_back(AtenTensorHandle* next, const uint32_t* counts) {
     size_t place = 0;
@@ -369,6 +410,8 @@ class Call {
   size_t place_ = 0;            // of the next argument to convert
   bool takes_arguments_ = false;
   bool has_model_ = false;
+  bool is_recorded_ = false;                // a gradient of the call may be asked for
+  void* record_ = nullptr;                  // while the call is recorded
   opdock_device device_ = {OPDOCK_CPU, 0};  // where results are allocated
   opdock_device gpu_ = {OPDOCK_CPU, 0};     // that of the first tensor on a GPU
   Arena arena_;

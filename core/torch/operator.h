@@ -42,6 +42,8 @@ struct Operator {
   // A tensor that requires a gradient, while gradients are recorded, is an error: there is no
   // Python to record the call.
   bool refuses_gradients = false;
+  // What the recorder takes for the operator; NULL: it does not record it.
+  void* recorded = nullptr;
 };
 
 // Describes the operator `name` of an op. Returns "" or why the library cannot make it.

@@ -6,6 +6,7 @@
 
 #include "bridge.h"
 #include "kernels.h"
+#include "record.h"
 #include "schema.h"
 #include "state.h"
 #include "tensors.h"
@@ -51,7 +52,8 @@ std::string check_version() {
          std::to_string(found >> 48 & 0xff) + ", wanted 2.11 or newer; update torch";
 }
 
-std::string implement(opdock_function* function, const std::string& name, Gradients gradients) {
+std::string implement(opdock_function* function, const std::string& name, Gradients gradients,
+                      bool is_formula) {
   Operator op;
   const std::string why = describe(function, name, &op);
   if (!why.empty())
@@ -62,7 +64,10 @@ std::string implement(opdock_function* function, const std::string& name, Gradie
            "that writes";
   const bool guarded = gradients == Gradients::kGuarded;
   op.refuses_gradients = gradients == Gradients::kRefused;
-  if (guarded) op.python = "opdock_python::" + name;
+  if (guarded) {
+    op.python = "opdock_python::" + name;
+    op.recorded = prepare_record(op, is_formula);
+  }
   const Kernels kernels = make_kernels(std::move(op));
   if (kernels.device == nullptr)
     return name + ": found more than 1024 operators of Opdock, wanted fewer";
@@ -111,10 +116,21 @@ void opdock_torch_release(opdock_torch_tensor tensor) {
   aoti_torch_delete_tensor_object(tensor);
 }
 
-opdock_status opdock_torch_implement(opdock_function* function, const char* name, int32_t guarded,
+opdock_status opdock_torch_open_recorder(const char* path, const char* build, char* error,
+                                         uint32_t error_size) {
+  return answer(OPDOCK_INCOMPATIBLE, opdock::torch::open_recorder(path, build), error, error_size);
+}
+
+void opdock_torch_use_recorder(int32_t wanted) {
+  opdock::torch::uses_recorder = wanted != 0;
+}
+
+opdock_status opdock_torch_implement(opdock_function* function, const char* name, uint32_t flags,
                                      char* error, uint32_t error_size) {
   using opdock::torch::Gradients;
-  const Gradients gradients = guarded != 0 ? Gradients::kGuarded : Gradients::kPython;
-  return answer(OPDOCK_UNSUPPORTED, opdock::torch::implement(function, name, gradients), error,
-                error_size);
+  const bool guarded = (flags & OPDOCK_TORCH_GUARDED) != 0;
+  const std::string why =
+      opdock::torch::implement(function, name, guarded ? Gradients::kGuarded : Gradients::kPython,
+                               (flags & OPDOCK_TORCH_FORMULA) != 0);
+  return answer(OPDOCK_UNSUPPORTED, why, error, error_size);
 }

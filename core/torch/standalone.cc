@@ -97,7 +97,7 @@ void register_all() {
       continue;
     const std::string text = schema(op);
     if (text.empty() || !define(library, op, text)) continue;
-    const std::string why = implement(function, name, Gradients::kRefused);
+    const std::string why = implement(function, name, Gradients::kRefused, false);
     if (!why.empty()) warn(why);
   }
 }

@@ -41,7 +41,8 @@ GpuFunctions find_gpu_functions() {
 
 }  // namespace
 
-opdock_torch_python python = {sizeof(opdock_torch_python), 0, nullptr, nullptr, nullptr};
+opdock_torch_python python = {
+    sizeof(opdock_torch_python), 0, nullptr, nullptr, nullptr, nullptr, nullptr};
 opdock_torch_layout layout = {0, 0, 0};
 
 const Functions& functions() {
@@ -63,12 +64,14 @@ const uint64_t* find_thread_keys() {
   return thread_keys;
 }
 
-bool is_differentiated(AtenTensorHandle tensor, const void* impl) {
+Need need_of_differentiation(AtenTensorHandle tensor, const void* impl) {
   const Functions& torch = functions();
-  if (torch.requires_grad == nullptr || torch.tangent == nullptr) return true;
-  if (aoti_torch_grad_mode_is_enabled() && torch.requires_grad(impl)) return true;
+  if (torch.requires_grad == nullptr || torch.tangent == nullptr) return Need::kPython;
   bool has_tangent = true;
-  return aoti_torch_is_defined(torch.tangent(impl, 0, tensor), &has_tangent) != 0 || has_tangent;
+  if (aoti_torch_is_defined(torch.tangent(impl, 0, tensor), &has_tangent) != 0 || has_tangent)
+    return Need::kPython;
+  const bool is_recorded = aoti_torch_grad_mode_is_enabled() && torch.requires_grad(impl);
+  return is_recorded ? Need::kRecord : Need::kNothing;
 }
 
 bool requires_gradient(AtenTensorHandle tensor) {

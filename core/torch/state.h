@@ -47,23 +47,26 @@ inline bool is_plain_thread() {
   return keys != nullptr && keys[0] == 0;
 }
 
-// Returns whether a tensor with autograd data takes part in differentiation now.
-bool is_differentiated(AtenTensorHandle tensor, const void* impl);
+// What has to see a tensor besides the op itself: nothing, a recorder of reverse mode, or Python.
+enum class Need { kNothing, kRecord, kPython };
+
+// Returns what has to see a tensor with autograd data.
+Need need_of_differentiation(AtenTensorHandle tensor, const void* impl);
 
 // Returns whether autograd would record a call with this tensor; false where torch does not show
 // it.
 bool requires_gradient(AtenTensorHandle tensor);
 
-// Returns whether only the op itself has to see this tensor.
-inline bool is_plain(AtenTensorHandle tensor) {
+// Returns what has to see this tensor.
+inline Need need_of(AtenTensorHandle tensor) {
   const auto word = [](const void* base, int64_t offset) {
     uint64_t value;
     std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
     return value;
   };
   const void* impl = reinterpret_cast<const void*>(word(tensor, 0));
-  if ((word(impl, layout.keys) & ~layout.allowed) != 0) return false;
-  return word(impl, layout.grad) == 0 || !is_differentiated(tensor, impl);
+  if ((word(impl, layout.keys) & ~layout.allowed) != 0) return Need::kPython;
+  return word(impl, layout.grad) == 0 ? Need::kNothing : need_of_differentiation(tensor, impl);
 }
 
 }  // namespace opdock::torch

@@ -18,3 +18,17 @@ def ops():
     import opdock.torch  # noqa: F401  (registers the operators)
 
     return torch.ops.opdock
+
+
+@pytest.fixture(params=["recorded in C++", "recorded in Python"])
+def recorder(request):
+    """Has calls recorded for autograd by the library for this torch, and then by Python."""
+    from opdock import _opdock
+    from opdock.torch import _recorder
+
+    in_cpp = request.param == "recorded in C++"
+    if in_cpp and _recorder.problem() is not None:
+        pytest.skip(_recorder.problem())
+    _opdock.torch_use_recorder(in_cpp)
+    yield in_cpp
+    _opdock.torch_use_recorder(True)

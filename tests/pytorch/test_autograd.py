@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests autograd and torch.func through torch.ops.opdock: declared gradients are right, and what is
-not declared is an error that names the op, never zero or None."""
+not declared is an error that names the op, never zero or None. Calls are recorded in C++, where a
+library for this torch was built, and in Python."""
+
+import threading
 
 import operator_examples
 import pytest
@@ -10,6 +13,7 @@ from torch.autograd import forward_ad
 import opdock
 import opdock.torch
 
+pytestmark = pytest.mark.usefixtures("recorder")
 OPS = torch.ops.opdock
 CALLS = [*operator_examples.unique(operator_examples.differentiable())]
 #: Ops of which some gradients are not declared, with a call in which one of these is asked for.
@@ -76,10 +80,76 @@ def test_only_what_the_gradient_is_computed_from_is_kept():
     x, weight, bias = wide(3, 4), wide(4), wide(4)
     OPS.layer_norm(x, weight).mul_(2).sum().backward()  # its result is not needed
     assert x.grad is not None
-    y = OPS.bias_add(x.detach().requires_grad_(), bias)
-    assert all(saved is None for saved in y.grad_fn.saved_tensors)
+    x.grad = None
+    y = OPS.bias_add(x, bias)
+    with torch.no_grad():
+        x.mul_(2)  # its arguments are not needed
+        bias.mul_(2)
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+    y = OPS.layer_norm(x, weight)
+    with torch.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         ours(x).mul_(2).sum().backward()  # softmax's gradient is computed from its result
+
+
+def test_a_gradient_that_is_not_declared_may_lack_if_nobody_asks_for_it(recorder):
+    q, k = wide(3, 2, 8), wide(3, 1, 8)
+    angle = torch.rand(3, 4).double().requires_grad_()
+    cosine, sine = angle.cos(), angle.sin()
+    result = OPS.rope(q, k, cosine, sine)[0].sum()
+    if recorder:
+        found = torch.autograd.grad(result, q)[0]
+        other = OPS.rope(q, k, cosine.detach(), sine.detach())[0].sum()
+        assert torch.equal(found, torch.autograd.grad(other, q)[0])
+        return
+    with pytest.raises(opdock.UnsupportedError, match="rope: .*'cos'"):
+        torch.autograd.grad(result, q)  # torch does not tell Python which one is asked for
+
+
+def test_a_record_is_used_once_and_then_freed():
+    x = wide(3, 4)
+    y = ours(x)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        y.sum().backward()
+    y = ours(x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+
+
+def test_hooks_of_saved_tensors_see_them():
+    x, packed = wide(3, 4), []
+
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = ours(x)
+    assert len(packed) == 1 and torch.equal(packed[0], y)
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def test_threads_record_and_differentiate():
+    weight, found = wide(4), []
+
+    def work():
+        for _ in range(20):
+            x = torch.ones(3, 4, dtype=torch.float64, requires_grad=True)
+            found.append(torch.autograd.grad(OPS.rms_norm(x, weight).sum(), (x, weight)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80
+    assert all(torch.equal(a, found[0][0]) and torch.equal(b, found[0][1]) for a, b in found)
 
 
 def test_an_op_without_results_may_be_called_with_anything():

@@ -15,7 +15,7 @@ import torch
 import opdock
 import opdock.torch
 from opdock import _opdock
-from opdock.torch import _library, _register
+from opdock.torch import _library, _recorder, _register
 from opdock.torch._schema import schema
 
 OPS = torch.ops.opdock
@@ -57,12 +57,50 @@ def test_plain_calls_do_not_enter_python():
         assert python_frames(lambda: OPS.rms_norm(x, weight)) == []
     with torch.inference_mode():
         assert python_frames(lambda: OPS.rms_norm(x, weight)) == []
-    assert "_autograd.py" in python_frames(lambda: OPS.rms_norm(x, weight))
     tangent = torch.ones(3, 8)
     with torch.no_grad(), torch.autograd.forward_ad.dual_level():
         dual = torch.autograd.forward_ad.make_dual(x, tangent)
         with pytest.raises(opdock.UnsupportedError, match="^softmax: found a tensor with a tang"):
             OPS.softmax(dual)
+
+
+def test_recorded_calls_enter_python_where_python_records(recorder):
+    x = torch.randn(3, 8, requires_grad=True)
+    result = OPS.rms_norm(x, None)
+    result.sum().backward()  # finds the gradient's operator
+    frames = python_frames(lambda: OPS.rms_norm(x, None).sum().backward())
+    assert frames == [] if recorder else "_autograd.py" in frames
+
+
+@pytest.mark.skipif(
+    not (TORCH / "include" / "torch" / "csrc" / "autograd").exists(), reason="torch has no headers"
+)
+def test_the_recorder_is_built_for_this_torch():
+    assert _recorder.problem() is None
+    x = torch.randn(3, 8, requires_grad=True)
+    assert OPS.softmax(x).grad_fn.name() == "opdock::softmax"
+
+
+WRONG_RECORDER = """
+import torch
+torch.version.git_version = "another"
+import opdock.torch
+from opdock.torch import _recorder
+print(_recorder.problem())
+x = torch.randn(3, 8, requires_grad=True)
+y = torch.ops.opdock.softmax(x)
+y.sum().backward()
+assert y.grad_fn.name() != "opdock::softmax" and x.grad is not None
+"""
+
+
+def test_a_recorder_for_another_torch_is_not_used():
+    if _recorder.problem() is not None:
+        pytest.skip(_recorder.problem())
+    command = [sys.executable, "-c", WRONG_RECORDER]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"wanted one for {torch.__version__} another" in done.stdout
 
 
 def test_sizes_that_may_be_symbolic_pass_through_python():

@@ -4,7 +4,9 @@
 An operator has the library's kernels on the CPU and on GPUs. For autograd it has the library's
 guard: a call with plain tensors, from none of which a gradient is recorded, in a thread without any
 mode or transform of torch, goes to the op at once; each other call goes to the operator of the same
-name in the namespace opdock_python, whose only kernel is the one in Python (_autograd.py). What
+name in the namespace opdock_python, whose only kernel is the one in Python (_autograd.py). Calls
+that need no more than a record for backward() are recorded in C++ instead, where a library for
+exactly this build of torch is there (_recorder.py). What
 tells plain tensors is read from torch's memory, so the guard is used only if it finds there what
 torch itself reports; without it the kernel in Python sees each call.
 """
@@ -15,10 +17,18 @@ from typing import NamedTuple
 import torch
 
 from opdock import _opdock
-from opdock.torch import _autograd
+from opdock.torch import _autograd, _recorder
 
 # Never destroyed: torch crashes in a call of an operator whose library is gone.
 _namespace = torch.library.Library("opdock_python", "FRAGMENT")
+
+
+def _raise_left(x):
+    raise _opdock.torch_take_error()
+
+
+_namespace.define("raise_left(Tensor x) -> ()")
+_namespace.impl("raise_left", _raise_left, "CompositeImplicitAutograd")
 
 
 class Done(NamedTuple):
@@ -82,7 +92,9 @@ def implement(op, schema, kernel):
     # flat list tells the lengths of the results only if it has one result's tensors.
     is_flat = len(op.fresh) == 1 or not op.has_list_results
     guarded = has_guard() and is_flat and not op.has_sizes
-    if _opdock.torch_implement(op.function, op.name, guarded) is not None:
+    if guarded:
+        _recorder.problem()
+    if _opdock.torch_implement(op.function, op.name, guarded, op.formula is not None) is not None:
         return Done(False, False)
     if guarded:
         parameters = schema[: schema.rindex(" -> ")]

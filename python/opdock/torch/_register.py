@@ -180,6 +180,16 @@ def _finder(op):
     return find
 
 
+def register_gradient(name, gradient, params):
+    """Registers the operator that computes a gradient of the operator `name`, for the recorder;
+    returns its function and its name. gradient: the op that is declared; None for a formula, of
+    whose parameters `params`, separated by blanks, the gradients are wanted."""
+    op = _ops[name]
+    find = _finder(op) if op.formula is None else _gradient_of
+    found = find((op, tuple(params.split())) if gradient is None else gradient)
+    return found.function, found.name
+
+
 def _gradient_of(key):
     """Returns the Op of a formula's gradients. key: (the Op of the formula, or of a plugin's op
     that is one, names of parameters)."""
