@@ -21,6 +21,8 @@ import torch
 
 import opdock
 import opdock.torch
+from opdock import _opdock
+from opdock.torch import _recorder
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ROOT / "build"))
@@ -135,13 +137,28 @@ def rows(device):
 
 
 def recorded(device):
-    """Returns rows of calls that autograd records, or would record outside of no_grad()."""
+    """Returns rows of calls that autograd records, alone and with their backward pass."""
     w = torch.ones(4, 8, device=device, requires_grad=True)
-    names = {"w": w, "torch": torch, "softmax": torch.ops.opdock.softmax}
-    return {
-        "torch.softmax 4x8, recorded": "torch.softmax(w, -1)",
-        "torch.ops.opdock.softmax 4x8, recorded": "softmax(w)",
-    }, names
+    norm = [torch.ones(8, device=device, requires_grad=True) for _ in range(2)]
+    gradient = torch.ones(4, 8, device=device)
+    names = {"w": w, "norm": norm, "torch": torch, "gradient": gradient}
+    names |= {"ops": torch.ops.opdock, "grad": torch.autograd.grad}
+    calls = {
+        "torch.softmax 4x8": ("torch.softmax(w, -1)", "w"),
+        "torch.ops.opdock.softmax 4x8": ("ops.softmax(w)", "w"),
+        "torch.layer_norm 4x8": ("torch.layer_norm(w, (8,), *norm)", "(w, *norm)"),
+        "torch.ops.opdock.layer_norm 4x8": ("ops.layer_norm(w, *norm)", "(w, *norm)"),
+    }
+    table = {f"{name}, recorded": call for name, (call, _) in calls.items()}
+    for name, (call, inputs) in calls.items():
+        table[f"{name}, backward too"] = f"grad({call}, {inputs}, gradient)"
+    return table, names
+
+
+def by_python(device):
+    """Returns the rows of recorded() for Opdock's operators, where Python records them."""
+    table, names = recorded(device)
+    return {f"{row}, by Python": call for row, call in table.items() if ".ops." in row}, names
 
 
 def measure(table, names, repeats, number):
@@ -173,6 +190,11 @@ def main():
     torch.set_num_threads(1)
     times = measure(*rows(arguments.device), arguments.repeats, arguments.number)
     times |= measure(*recorded(arguments.device), arguments.repeats, arguments.number // 5)
+    if _recorder.problem() is None:
+        _opdock.torch_use_recorder(False)
+        times |= measure(*by_python(arguments.device), arguments.repeats, arguments.number // 10)
+    else:
+        skipped("the recorder", _recorder.problem())
     print(f"  {'ns a call, ' + arguments.device:<48} {'minimum':>12} {'median':>12}")
     results = []
     for row, all_times in times.items():
