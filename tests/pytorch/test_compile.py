@@ -172,13 +172,15 @@ def test_transforms_inside_a_graph():
     torch.testing.assert_close(compiled(x), wanted(x))
     batched = torch.compile(torch.vmap(OPS.silu), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(batched(x), torch.nn.functional.silu(x))
-    silu = torch.compile(OPS.silu, fullgraph=True, backend="aot_eager")
     forward_ad = torch.autograd.forward_ad
-    with (
-        forward_ad.dual_level(),
-        pytest.raises(opdock.UnsupportedError, match="silu: found a tensor with a tangent"),
-    ):
-        silu(forward_ad.make_dual(x, x))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x.flip(0))
+        silu = torch.compile(OPS.silu, fullgraph=True, backend="aot_eager")
+        found, wanted = silu(dual), torch.nn.functional.silu(dual)
+        torch.testing.assert_close(*(forward_ad.unpack_dual(y).tangent for y in (found, wanted)))
+        softmax = torch.compile(OPS.softmax, fullgraph=True, backend="aot_eager")
+        with pytest.raises(opdock.UnsupportedError, match="softmax: found a tensor with a tangent"):
+            softmax(dual)
 
 
 def test_sizes_are_read_without_guards():
