@@ -2,6 +2,7 @@
 #include "api/explain.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "base/similar_names.h"
@@ -9,7 +10,9 @@
 #include "chain/function_table.h"
 #include "chain/op_names.h"
 #include "discover/order.h"
+#include "fused/fused_op.h"
 #include "inspect/inspect_file.h"
+#include "opdock/simd_level.hpp"
 #include "report/plugins.h"
 #include "schema/dtype.h"
 
@@ -65,6 +68,28 @@ Report op_json(const OpDecl& op) {
           {"gradients", op.gradients}};
 }
 
+// Returns how an op that is a formula has computed its calls on the CPU in this process; null if it
+// is none, or was not requested there yet. provider: the plugin that serves.
+Report formula_json(const ChainRecord& record, const Candidate* provider) {
+  if (record.device.type != OPDOCK_CPU || record.target == nullptr) return nullptr;
+  FusedOp* const op = FusedOp::of(*record.target->op);
+  if (op == nullptr) return nullptr;
+  const std::array<size_t, 4> ways = op->cpu_ways();
+  const auto count = [&](CpuWay way) { return ways[static_cast<size_t>(way)]; };
+  Report level = nullptr;
+#if defined(__x86_64__)
+  // A plugin that was built for one level has no other.
+  const int of_plugin = provider != nullptr ? provider->file.note->cpu_level : 1;
+  level = "x86-64-v" + std::to_string(of_plugin > 1 ? of_plugin : simd_level());
+#else
+  (void)provider;
+#endif
+  return {{"plugin", count(CpuWay::kPlugin)},
+          {"compiled", count(CpuWay::kCompiled)},
+          {"interpreted", count(CpuWay::kInterpreter)},
+          {"level", level}};
+}
+
 }  // namespace
 
 Candidate counted(const Candidate& candidate, const opdock_runtime& runtime) {
@@ -99,6 +124,7 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
   json["usable"] = false;
   json["chosen"] = Report::object();
   json["candidates"] = Report::array();
+  CandidatePtr on_cpu;
   for (const CandidatePtr& found_one : candidates) {
     const auto candidate = std::make_shared<const Candidate>(counted(*found_one, *runtime));
     if (candidate->verdict.state == State::kUsable) json["usable"] = true;
@@ -109,7 +135,9 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
     for (const DeviceVerdict& device : candidate->verdict.devices) {
       if (candidate->verdict.state == State::kRejected || device.state != State::kUsable) continue;
       const std::string where = device_name(device);
-      if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
+      if (json["chosen"].contains(where)) continue;
+      json["chosen"][where] = candidate->path;
+      if (device.backend == Backend::kCpu) on_cpu = candidate;
     }
   }
   for (const SourcePtr& source : sources) {
@@ -126,6 +154,7 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
       if (record == nullptr) continue;
       if (record->serves()) json["usable"] = true;
       json["chain"].push_back(to_json(*record));
+      json["chain"].back()["formula"] = formula_json(*record, on_cpu.get());
     }
   }
   json["policy"] = to_json(runtime->settings());

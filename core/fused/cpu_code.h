@@ -15,6 +15,14 @@ namespace opdock {
 
 struct Invocation;
 
+// What computes a formula's calls on the CPU.
+enum class CpuWay : uint8_t {
+  kNone,         // there was no call yet
+  kInterpreter,  // formula/interpreter.h
+  kPlugin,       // compiled code that the op's plugin brings
+  kCompiled,     // code that was compiled while a program ran, this one or an earlier one
+};
+
 // The interpreter computes the first call, so that a first result waits for nothing. Code that the
 // cache has is opened at the next large call, or once the interpreter has worked for a few
 // milliseconds, which is what opening takes in a new process. Code is compiled, in the background,
@@ -30,6 +38,7 @@ class CpuCode {
   // Takes the code that a plugin brings; NULL: it has none. Called before any call.
   void bring(opdock_formula_function code) {
     if (code == nullptr) return;
+    is_brought_ = true;
     made_.code.store(code, std::memory_order_release);
     stage_.store(kAsked, std::memory_order_relaxed);
   }
@@ -45,7 +54,12 @@ class CpuCode {
   // Says how long the interpreter has worked for a call, on all threads together about as long.
   void interpreted(std::chrono::nanoseconds time) {
     spent_.fetch_add(time.count(), std::memory_order_relaxed);
+    keep(CpuWay::kInterpreter);
   }
+  // Says that compiled code has computed a call.
+  void computed() { keep(is_brought_ ? CpuWay::kPlugin : CpuWay::kCompiled); }
+  // Returns what computed the last call.
+  CpuWay way() const { return way_.load(std::memory_order_relaxed); }
 
  private:
   enum Stage : uint8_t { kNew, kLookedUp, kAsked, kWarned };
@@ -53,10 +67,16 @@ class CpuCode {
   // Warns if compiling has failed, once in this process for each cause.
   void warn(Invocation* in);
   std::string source() const;
+  // Calls of several threads would pass the cache line around if each of them wrote.
+  void keep(CpuWay way) {
+    if (way_.load(std::memory_order_relaxed) != way) way_.store(way, std::memory_order_relaxed);
+  }
 
   const formula::Graph& graph_;
   CpuCodeMade made_;
   std::atomic<uint8_t> stage_{kNew};
+  std::atomic<CpuWay> way_{CpuWay::kNone};
+  bool is_brought_ = false;
   std::atomic<int64_t> spent_{0};  // nanoseconds
 };
 

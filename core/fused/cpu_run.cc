@@ -52,6 +52,7 @@ opdock_status run_on_cpu(const opdock_call* call, const CpuWork& work) {
                : compiled.get(static_cast<Invocation*>(call->host_data), work.space.elements());
   if (code != nullptr) {
     run_compiled(call, code, work);
+    compiled.computed();
     return OPDOCK_OK;
   }
   const auto start = std::chrono::steady_clock::now();

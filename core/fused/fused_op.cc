@@ -248,6 +248,19 @@ std::unique_ptr<FusedInstance> FusedOp::make(const std::vector<formula::Argument
   return made;
 }
 
+FusedOp* FusedOp::of(const opdock_op& op) {
+  if (op.run != run_fused) return nullptr;
+  return reinterpret_cast<FusedOp*>(const_cast<opdock_op*>(&op));
+}
+
+std::array<size_t, 4> FusedOp::cpu_ways() {
+  std::array<size_t, 4> ways = {};
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, instance] : instances_)
+    ++ways[static_cast<size_t>(instance->cpu_code.way())];
+  return ways;
+}
+
 FusedInstance& FusedOp::instance(const opdock_value* args, uint32_t num_args) {
   const std::vector<Parameter>& params = formula.parameters();
   std::vector<formula::Argument> arguments;

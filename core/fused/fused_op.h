@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,12 @@ struct FusedOp {
   const std::string schema_text, doc;
   const std::vector<size_t> gradients_of;  // empty: the op computes the formula
   const uint64_t number;                   // of no other op in this process
+
+  // Returns the op that a target calls if it is made of a formula, else NULL.
+  static FusedOp* of(const opdock_op& op);
+  // Returns how many kinds of calls, by dtypes, ranks and choices, each way has computed on the
+  // CPU when it last did: by CpuWay.
+  std::array<size_t, 4> cpu_ways();
 
   // Returns the instance for these arguments, which is made once for each combination of types and
   // ranks. Throws formula::Error, or Error for an argument that formulas do not take.
