@@ -24,4 +24,12 @@ CpuCall::CpuCall(const Space& space, const void* const* inputs, void* const* res
   call_.numbers = numbers_.data();
 }
 
+void CpuCall::set_sums(const Interpreter::Sums& sums) {
+  call_.chunk_rows = sums.chunk_rows;
+  call_.parts = sums.parts;
+  opdock_formula_tensor* const results = tensors_.data() + (call_.results - call_.inputs);
+  for (size_t i = 0; i < sums.partial.size(); ++i)
+    if (sums.partial[i] != nullptr) results[i].data = sums.partial[i];
+}
+
 }  // namespace opdock::formula

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "formula/graph.h"
+#include "formula/interpreter.h"
 #include "formula/space.h"
 #include "opdock/formula_cpu.h"
 
@@ -19,6 +20,9 @@ class CpuCall {
           size_t num_scalars);
   CpuCall(const CpuCall&) = delete;
   CpuCall& operator=(const CpuCall&) = delete;
+
+  // For a graph with sums over rows, whose code leaves the sums of chunks of rows.
+  void set_sums(const Interpreter::Sums& sums);
 
   const opdock_formula_call* get() const { return &call_; }
 

@@ -76,6 +76,10 @@ class Writer {
   int count() const { return static_cast<int>(steps_.all.size()); }
   Type result_type(size_t i) const { return graph_[graph_.results()[i]].type; }
   bool is_row_result(size_t i) const { return !graph_.has_columns(i); }
+  bool is_summed(size_t i) const { return is_sum(graph_.output(i)); }
+  bool is_column_sum(size_t i) const { return graph_.output(i) == Output::kColumnSums; }
+  // Whether a result is the sum of all numbers of columns, which each row adds up first.
+  bool is_total(size_t i) const { return graph_.output(i) == Output::kTotal && !is_row_result(i); }
   static bool has_variable(const CpuStep& step) { return step.what != What::kConstant; }
   bool is_once(const CpuStep& step) const {
     return step.extent == kOnce && step.stage == 0 && step.what != What::kReduce;
@@ -93,8 +97,9 @@ class Writer {
       line("    {" + std::to_string(size_of(graph_.inputs()[i].type)) + ", " + yes(is_read(i)) +
            "},");
     for (size_t i = 0; i < graph_.results().size(); ++i)
-      line("    {" + std::to_string(size_of(result_type(i))) + ", " + yes(!is_row_result(i)) +
-           "},");
+      line("    {" + (is_summed(i) ? "8" : std::to_string(size_of(result_type(i)))) + ", " +
+           yes(is_summed(i) ? is_column_sum(i) : !is_row_result(i)) +
+           (is_summed(i) ? ", true}," : "},"));
     line("};");
     std::vector<int> once;
     for (int i = 0; i < count(); ++i)
@@ -230,7 +235,8 @@ class Writer {
     line("static constexpr Form " + form + " = {" + std::to_string(graph_.inputs().size()) + ", " +
          std::to_string(graph_.results().size()) + ", tensors, " + yes(steps_.has_whole_rows) +
          ", " + yes(has_places) + ", " + std::to_string(bytes) + "};");
-    line("for_each_row(" + form + ", call, begin, end, [&](const Row& row) {");
+    const std::string for_each = graph_.has_sums() ? "for_each_row_of_chunks(" : "for_each_row(";
+    line(for_each + form + ", call, begin, end, [&](const Row& row) {");
     ++depth_;
     for (int i = 0; i < count(); ++i) {
       const CpuStep& step = at(i);
@@ -240,7 +246,7 @@ class Writer {
            std::to_string(step.index) + ");");
     }
     for (size_t i = 0; i < graph_.results().size(); ++i) {
-      const std::string type = cpu_element_type(result_type(i));
+      const std::string type = is_summed(i) ? "double" : cpu_element_type(result_type(i));
       line(type + "* const to" + std::to_string(i) + " = row.result<" + type + ">(" +
            std::to_string(graph_.inputs().size() + i) + ");");
     }
@@ -253,7 +259,8 @@ class Writer {
     write_row_steps(steps_.passes, std::numeric_limits<int>::max());
     for (size_t i = 0; i < graph_.results().size(); ++i)
       if (is_row_result(i))
-        line("store_vector(Part{1}, " + use(steps_.results[i]) + ", to" + std::to_string(i) + ");");
+        line((is_summed(i) ? "add_to_sums(Part{1}, " : "store_vector(Part{1}, ") +
+             use(steps_.results[i]) + ", to" + std::to_string(i) + ");");
     --depth_;
     line("});");
   }
@@ -293,11 +300,15 @@ class Writer {
     for (const Kept& kept : kept_)
       if (kept.pass == pass)
         uses.emplace_back(kept.step, "write(@, kept_" + at(kept.step).name + " + i);");
-    if (is_last)
-      for (size_t i = 0; i < graph_.results().size(); ++i)
-        if (!is_row_result(i))
-          uses.emplace_back(steps_.results[i],
-                            "store_vector(part, @, to" + std::to_string(i) + " + i);");
+    for (size_t i = 0; is_last && i < graph_.results().size(); ++i) {
+      if (is_row_result(i)) continue;
+      const std::string number = std::to_string(i);
+      const char* const how =
+          is_column_sum(i) ? "add_to_sums(part, @, to" : "store_vector(part, @, to";
+      if (is_total(i)) line("Sum<" + cpu_value_type(result_type(i)) + "> total" + number + ";");
+      uses.emplace_back(steps_.results[i], is_total(i) ? "total" + number + ".add(part, @);"
+                                                       : how + number + " + i);");
+    }
     if (!uses.empty()) {
       line("for_each_vector(row.count, [&](auto part, int64_t i) OPDOCK_BODY {");
       ++depth_;
@@ -307,6 +318,9 @@ class Writer {
       --depth_;
       line("});");
     }
+    for (size_t i = 0; is_last && i < graph_.results().size(); ++i)
+      if (is_total(i))
+        line("*to" + std::to_string(i) + " += total" + std::to_string(i) + ".number();");
     for (const int i : reductions)
       line("const " + cpu_value_type(at(i).type) + " " + at(i).name + " = all_" + at(i).name +
            ".total();");

@@ -59,6 +59,17 @@ int64_t Interpreter::partial_bytes(const Space& space) const {
   return places_of_sums(long_->numbers, space).back() * static_cast<int64_t>(sizeof(double));
 }
 
+Interpreter::Sums Interpreter::sums(const Space& space, void* partial) const {
+  const Numbers& numbers = long_->numbers;
+  const CpuChunks chunks = cpu_chunks(space, has_reductions_);
+  const std::vector<int64_t> places = places_of_sums(numbers, space);
+  Sums sums = {chunks.rows, chunks.parts, {}};
+  for (size_t i = 0; i < numbers.outputs.size(); ++i)
+    sums.partial.push_back(is_sum(numbers.outputs[i]) ? static_cast<double*>(partial) + places[i]
+                                                      : nullptr);
+  return sums;
+}
+
 int64_t Interpreter::sum_pieces(const Space& space) const {
   return pieces_of_totals(long_->numbers, space);
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "formula/graph.h"
 #include "formula/space.h"
@@ -46,6 +47,13 @@ class Interpreter {
   // add_sums() adds them up and writes the results, when all pieces of run() are done. The order of
   // additions depends only on the shape.
   int64_t partial_bytes(const Space& space) const;
+  // Where compiled code leaves what run() leaves in `partial`: the rows of a chunk, how many pieces
+  // a chunk has, and for each result its first sum, or null for one that is not summed.
+  struct Sums {
+    int64_t chunk_rows = 0, parts = 0;
+    std::vector<double*> partial;
+  };
+  Sums sums(const Space& space, void* partial) const;
   // Returns how many pieces of work add_sums() has: 0 for a graph without sums.
   int64_t sum_pieces(const Space& space) const;
   void add_sums(const Space& space, const void* partial, void* const* results, int64_t begin,

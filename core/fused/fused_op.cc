@@ -214,6 +214,7 @@ std::unique_ptr<FusedInstance> FusedOp::make(const std::vector<formula::Argument
   for (const GradientOf& one : wanted) how.push_back(one.wanted);
   auto made = std::make_unique<FusedInstance>(
       grads == 0 ? forward.graph : formula::summed_gradients(forward.graph, how));
+  if (own_code != nullptr) made->cpu_code.bring(own_code(cpu_code_name(made->graph).c_str()));
   made->tensors = forward.tensors;
   made->num_own = forward.tensors.size();
   for (uint32_t i = 0; i < params.size(); ++i)
@@ -225,7 +226,6 @@ std::unique_ptr<FusedInstance> FusedOp::make(const std::vector<formula::Argument
     uint32_t count = 0;
     for (const formula::Part& part : made->result_parts)
       made->of_results.push_back(part.part == 0 ? count++ : count - 1);
-    if (own_code != nullptr) made->cpu_code.bring(own_code(cpu_code_name(made->graph).c_str()));
     return made;
   }
   uint32_t grad = 0;

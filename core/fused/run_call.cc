@@ -26,7 +26,8 @@ opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data)
   data->move_to_parts(how.part_offsets, instance.tensors.size());
   if (call->device.type == OPDOCK_CPU)
     return run_on_cpu(call, CpuWork{instance, how.space, data->inputs.data(), data->results.data(),
-                                    data->scalars.data()});
+                                    data->scalars.data(),
+                                    instance.has_sums ? call->workspace : nullptr});
   return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
                                 data->inputs.data(), data->results.data(), data->scalars.data());
 }
@@ -36,7 +37,9 @@ opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data)
 opdock_status run_call(const FusedOp& op, FusedInstance& instance, const opdock_call* call,
                        const opdock_value* args, uint32_t num_args, const opdock_value* results,
                        uint32_t num_results) {
-  if (instance.has_sums) return run_sums(call, instance, args, results);
+  // On the CPU sums over all rows take one step more, and nothing else.
+  const bool is_one_run = call->device.type == OPDOCK_CPU && instance.row_sums.empty();
+  if (instance.has_sums && !is_one_run) return run_sums(call, instance, args, results);
   const Graph& graph = instance.graph;
   CallData data(instance, args, results);
   CallKey key(op.number, call->device);
@@ -56,7 +59,8 @@ opdock_status run_call(const FusedOp& op, FusedInstance& instance, const opdock_
   how.instance = &instance;
   how.space = formula::make_space(graph, inputs, outputs);
   const formula::Space& space = how.space;
-  if (space.rows == 0 || (space.columns == 0 && !graph.has_reductions())) return OPDOCK_OK;
+  if (space.rows == 0 || (space.columns == 0 && !graph.has_reductions()))
+    return instance.has_sums ? run_sums(call, instance, args, results) : OPDOCK_OK;
   check_reads(graph, inputs, outputs);
   if (instance.has_parts) {
     check_parts(instance, args, results);

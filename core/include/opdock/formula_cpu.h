@@ -9,6 +9,11 @@
  *
  * It computes pieces begin … end - 1 of a call. Several threads may do so at the same time, for
  * different pieces. Results may be the memory of inputs, at the same positions.
+ *
+ * A formula with sums over rows, a gradient, leaves the sums of chunks of rows, which the host adds
+ * up. A piece is then a part of a chunk, some of its columns; pieces are counted chunk by chunk. The
+ * `data` of a result that is summed are doubles: a sum for each column has chunks x columns of them,
+ * a sum of all numbers one for each piece. Each piece writes its own.
  */
 #ifndef OPDOCK_FORMULA_CPU_H_
 #define OPDOCK_FORMULA_CPU_H_
@@ -52,6 +57,10 @@ typedef struct opdock_formula_call {
   const opdock_formula_tensor* inputs;
   const opdock_formula_tensor* results;
   const opdock_formula_number* numbers;
+  /* Of a formula with sums over rows: the rows of a chunk, of which the last chunk may have fewer,
+   * and the parts of a chunk, each of OPDOCK_FORMULA_PIECE columns but the last. Else 0. */
+  int64_t chunk_rows;
+  int64_t parts;
 } opdock_formula_call;
 
 typedef void (*opdock_formula_function)(const opdock_formula_call* call, int64_t begin,

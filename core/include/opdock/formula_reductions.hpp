@@ -53,6 +53,19 @@ class Sum {
   static HWY_INLINE Value zero() { return number_like(Value(), 0); }
   Doubles total_ = doubles(0);
 };
+
+// Adds the elements of a vector to as many sums over rows.
+template <class Value>
+HWY_INLINE void add_to_sums(Whole, Value value, double* sums) {
+  write(add(read(sums), to_doubles(value)), sums);
+}
+template <class Value>
+HWY_INLINE void add_to_sums(Part part, Value value, double* sums) {
+  double lanes[kLanes];
+  write(to_doubles(value), lanes);
+  for (int64_t k = 0; k < part.count; ++k) sums[k] += lanes[k];
+}
+
 template <>
 class Sum<Longs> {
  public:

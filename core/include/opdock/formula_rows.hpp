@@ -24,6 +24,8 @@ inline constexpr int kMaxTensors = 80;
 struct TensorForm {
   int size;          // bytes of an element
   bool has_columns;  // or one element for each row
+  // Sums over rows: doubles, one for each column if has_columns, else one.
+  bool is_sum = false;
 };
 // The properties of a formula that are known when the code is written.
 struct Form {
@@ -88,13 +90,15 @@ class Rows {
       tensor.column = given.column_stride;
       tensor.size = form.tensors[t].size;
       tensor.inner = call.ndim > 0 ? given.strides[call.ndim - 1] : 0;
-      tensor.how = !form.tensors[t].has_columns         ? How::kOne
+      tensor.how = form.tensors[t].is_sum               ? How::kSum
+                   : !form.tensors[t].has_columns       ? How::kOne
                    : is_flat_                           ? How::kCopied
                    : tensor.column == 1 || columns == 1 ? How::kInPlace
                    : t >= form.inputs                   ? How::kCopied
                    : tensor.column == 0                 ? How::kSame
                                                         : How::kCopied;
       has_same_ = has_same_ || tensor.how == How::kSame;
+      has_sums_ = has_sums_ || tensor.how == How::kSum;
       if (tensor.how != How::kCopied) continue;
       has_copies = true;
       const int64_t inner = tensor.inner < 0 ? -tensor.inner : tensor.inner;
@@ -116,6 +120,9 @@ class Rows {
         tile_columns_ = kTile;
       }
     }
+    // The sums of a tile stay in the first-level cache from row to row.
+    if (has_sums_ && !is_flat_ && !form.has_whole_rows && tile_columns_ > kTile)
+      tile_columns_ = kTile;
     // At distances of a power of two, the rows of a tile would share a few lines of the cache.
     pitch_ = is_flat_ ? columns : tile_columns_ + 64;
     allocate(count);
@@ -138,26 +145,37 @@ class Rows {
       if (per_row == 1 || first < 0) first = 0;
       if (per_row == 1 || last > columns) last = columns;
       int64_t rows = 1;
-      if (first == 0 && last == columns) {
-        rows = end / per_row - row;
-        if (rows > tile_rows_) rows = tile_rows_;
-        // A tile is within the last of the row dimensions; short rows are copied one by one.
-        if (!is_flat_ && call_.ndim > 0) {
-          const int64_t left = call_.size[call_.ndim - 1] - place_[call_.ndim - 1];
-          if (rows > left) rows = left;
-        }
-      }
+      if (first == 0 && last == columns) rows = rows_of_tile(end / per_row - row);
       if (is_flat_) {
         run_flat(row, rows, body);
       } else {
-        for (int64_t column = first; column < last || column == 0; column += tile_columns_) {
-          const int64_t n = last - column < tile_columns_ ? last - column : tile_columns_;
-          run_tile(row, rows, column, n, body);
-          if (columns == 0) break;
-        }
-        advance(rows);
+        run_tiles(row, rows, first, last, body);
       }
       row += rows;
+    }
+  }
+
+  // Calls body(row) for pieces begin … end - 1 of a formula with sums over rows.
+  template <class Body>
+  HWY_INLINE void run_chunks(int64_t begin, int64_t end, const Body& body) {
+    const int64_t columns = call_.columns, piece_columns = OPDOCK_FORMULA_PIECE;
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t chunk = piece / call_.parts, part = piece % call_.parts;
+      const int64_t first = part * piece_columns;
+      const int64_t last = part + 1 == call_.parts ? columns : first + piece_columns;
+      begin_sums(chunk, piece, first, last);
+      int64_t row = chunk * call_.chunk_rows, stop = row + call_.chunk_rows;
+      if (stop > call_.rows) stop = call_.rows;
+      move_to(row);
+      while (row < stop) {
+        const int64_t rows = rows_of_tile(stop - row);
+        if (is_flat_) {
+          run_flat(row, rows, body);
+        } else {
+          run_tiles(row, rows, first, last, body);
+        }
+        row += rows;
+      }
     }
   }
 
@@ -167,6 +185,7 @@ class Rows {
     kOne,      // as one element for each row
     kInPlace,  // where it is
     kSame,     // as copies of the row's one element
+    kSum,      // as sums, to which it adds
     kCopied,
   };
   struct Tensor {
@@ -175,6 +194,7 @@ class Rows {
     int64_t column, inner;  // strides
     int64_t offset;         // of the row, in elements
     char* buffer;
+    double* sums;  // of the piece that is computed, from the first column on
     int size;
     How how;
   };
@@ -194,9 +214,10 @@ class Rows {
     int64_t offset[kMaxTensors];
     for (int t = 0; t < count; ++t) {
       const Tensor& tensor = tensors_[t];
-      offset[t] = tensor.how == How::kSame     ? take(kLanes * tensor.size)
-                  : tensor.how == How::kCopied ? take(tile_rows_ * pitch_ * tensor.size)
-                                               : 0;
+      offset[t] = tensor.how == How::kSame ? take(kLanes * tensor.size)
+                  : tensor.how == How::kCopied || (tensor.how == How::kSum && is_flat_)
+                      ? take(tile_rows_ * pitch_ * tensor.size)
+                      : 0;
     }
     // The buffer has whole vectors, and is aligned for elements of any size.
     row_.kept_columns_ = (call_.columns + 15) / 16 * 16;
@@ -213,6 +234,31 @@ class Rows {
     }
     row_.kept_ = memory + kept;
     row_.columns = call_.columns;
+  }
+
+  // Returns how many of the next rows, of which there are `rows`, make a tile.
+  int64_t rows_of_tile(int64_t rows) const {
+    if (rows > tile_rows_) rows = tile_rows_;
+    // A tile is within the last of the row dimensions; short rows are copied one by one.
+    if (is_flat_ || call_.ndim == 0) return rows;
+    const int64_t left = call_.size[call_.ndim - 1] - place_[call_.ndim - 1];
+    return rows > left ? left : rows;
+  }
+
+  // Sets the sums of a piece to 0.
+  void begin_sums(int64_t chunk, int64_t piece, int64_t first, int64_t last) {
+    for (int t = form_.inputs; t < form_.inputs + form_.results; ++t) {
+      Tensor& tensor = tensors_[t];
+      if (tensor.how != How::kSum) continue;
+      tensor.sums = reinterpret_cast<double*>(tensor.data);
+      if (form_.tensors[t].has_columns) {
+        tensor.sums += chunk * call_.columns;
+        for (int64_t i = first; i < last; ++i) tensor.sums[i] = 0;
+      } else {
+        tensor.sums += piece;
+        *tensor.sums = 0;
+      }
+    }
   }
 
   void move_to(int64_t row) {
@@ -262,6 +308,18 @@ class Rows {
     }
   }
 
+  // Computes some columns of some rows, and goes on by the rows.
+  template <class Body>
+  HWY_INLINE void run_tiles(int64_t row, int64_t rows, int64_t first, int64_t last,
+                            const Body& body) {
+    for (int64_t column = first; column < last || column == 0; column += tile_columns_) {
+      const int64_t n = last - column < tile_columns_ ? last - column : tile_columns_;
+      run_tile(row, rows, column, n, body);
+      if (call_.columns == 0) break;
+    }
+    advance(rows);
+  }
+
   template <class Body>
   HWY_INLINE void run_tile(int64_t row, int64_t rows, int64_t column, int64_t n, const Body& body) {
     const int count = form_.inputs + form_.results;
@@ -270,6 +328,11 @@ class Rows {
       const Tensor& tensor = tensors_[t];
       const bool is_copied = tensor.how == How::kCopied;
       if (is_copied && t < form_.inputs) copy(tensor, 0, column, rows, n, false);
+      if (tensor.how == How::kSum) {
+        step[t] = 0;
+        row_.data_[t] = tensor.sums + (form_.tensors[t].has_columns ? column : 0);
+        continue;
+      }
       step[t] = (is_copied ? pitch_ : tensor.inner) * tensor.size;
       char* const element = tensor.data + tensor.offset * tensor.size;
       row_.data_[t] = is_copied                     ? tensor.buffer
@@ -308,6 +371,24 @@ class Rows {
       if (tensors_[t].how == How::kSame) row_.data_[t] = elements[t];
   }
 
+  // Several short rows as one have a sum for each element, which add_flat_sums() adds up; a sum of
+  // all numbers is one.
+  void* begin_flat_sums(int t, int64_t elements) const {
+    if (!form_.tensors[t].has_columns) return tensors_[t].sums;
+    double* const sums = reinterpret_cast<double*>(tensors_[t].buffer);
+    for (int64_t i = 0; i < elements; ++i) sums[i] = 0;
+    return sums;
+  }
+  void add_flat_sums(int64_t rows) const {
+    const int64_t columns = call_.columns;
+    for (int t = form_.inputs; t < form_.inputs + form_.results; ++t) {
+      if (tensors_[t].how != How::kSum || !form_.tensors[t].has_columns) continue;
+      const double* terms = reinterpret_cast<const double*>(tensors_[t].buffer);
+      for (int64_t r = 0; r < rows; ++r, terms += columns)
+        for (int64_t i = 0; i < columns; ++i) tensors_[t].sums[i] += terms[i];
+    }
+  }
+
   // Several short rows as one.
   template <class Body>
   HWY_INLINE void run_flat(int64_t row, int64_t rows, const Body& body) {
@@ -323,11 +404,13 @@ class Rows {
       const Tensor& tensor = tensors_[t];
       row_.data_[t] =
           tensor.how == How::kCopied ? tensor.buffer : tensor.data + offset[t] * tensor.size;
+      if (tensor.how == How::kSum) row_.data_[t] = begin_flat_sums(t, rows * columns);
     }
     row_.count = rows * columns;
     row_.column = 0;
     row_.number = row;
     body(row_);
+    if (has_sums_) add_flat_sums(rows);
     for (int d = 0; d < call_.ndim; ++d) place_[d] = start[d];
     for (int t = 0; t < count; ++t) tensors_[t].offset = offset[t];
     for (int64_t r = 0; r < rows; ++r, advance(1))
@@ -338,7 +421,7 @@ class Rows {
   static constexpr int kMaxDims = OPDOCK_FORMULA_MAX_DIMS;
   const Form& form_;
   const opdock_formula_call& call_;
-  bool is_flat_ = false, has_same_ = false;
+  bool is_flat_ = false, has_same_ = false, has_sums_ = false;
   int64_t tile_rows_ = 0, tile_columns_ = 0, pitch_ = 0;
   int64_t place_[kMaxDims] = {};
   Tensor tensors_[kMaxTensors];
@@ -352,6 +435,13 @@ template <class Body>
 inline void for_each_row(const Form& form, const opdock_formula_call* call, int64_t begin,
                          int64_t end, const Body& body) {
   if (begin < end) Rows(form, *call).run(begin, end, body);
+}
+
+// Calls body(row) for the rows of pieces begin … end - 1 of a formula with sums over rows.
+template <class Body>
+inline void for_each_row_of_chunks(const Form& form, const opdock_formula_call* call, int64_t begin,
+                                   int64_t end, const Body& body) {
+  if (begin < end) Rows(form, *call).run_chunks(begin, end, body);
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL
