@@ -243,6 +243,10 @@ Status formula_op(const opdock_op* op, const char* formula, const opdock_op** ou
   }
   own->own_plan = op->plan;
   if (OPDOCK_HAS(op, opdock_op, cpu_code)) own->own_code = op->cpu_code;
+  if (OPDOCK_HAS(op, opdock_op, tensor_rules)) {
+    own->op.num_tensor_rules = op->num_tensor_rules;
+    own->op.tensor_rules = op->tensor_rules;
+  }
   own->op.flags = op->flags;
   own->op.doc = op->doc;
   own->op.device_arg = op->device_arg;

@@ -65,9 +65,10 @@ void read_tensor_rules(
       op->tensor_rules.pop_back();
       continue;
     }
-    if (!op->formula.empty())
-      report(rule.place, "\"" + std::string(rule.key) + "\" beside \"formula\"",
-             "one of the two: the host checks by itself what a formula needs");
+    // The other rules say that the op takes less than its formula.
+    if (!op->formula.empty() && std::string_view(rule.key) == "in-place")
+      report(rule.place, "\"in-place\" beside \"formula\"",
+             "one of the two: the host finds out by itself what a formula may write over");
     if (std::string_view(rule.key) != "in-place" || (op->flag_bits & OPDOCK_OP_IN_PLACE) != 0)
       continue;
     op->flags.push_back("in-place");
