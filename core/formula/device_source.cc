@@ -39,7 +39,9 @@ std::string device_template(const Graph& graph, const DeviceShape& shape, const 
   return device_element_kernel(graph, shape, name);
 }
 
-std::string device_sums_source(const Graph& graph) {
+std::string device_sums_source(const Graph& graph) { return device_sums_template(graph, ""); }
+
+std::string device_sums_template(const Graph& graph, const std::string& name) {
   std::vector<Type> types;  // of the results that are summed
   for (size_t i = 0; i < graph.results().size(); ++i)
     if (is_sum(graph.output(i))) types.push_back(graph[graph.results()[i]].type);
@@ -48,12 +50,10 @@ std::string device_sums_source(const Graph& graph) {
       "#include \"opdock/formula_sums.cuh\"\n"
       "\n"
       "namespace opdock::formula {\n"
-      "\n"
-      "OPDOCK_KERNEL(kTotalThreads)\n"
-      "sums(PartialSums<" +
-      std::to_string(types.size()) +
-      "> p) {\n"
-      "  pdl_wait_and_trigger();\n";
+      "\n";
+  if (!name.empty()) text += "template <int>\n";
+  text += "OPDOCK_KERNEL(kTotalThreads)\n" + (name.empty() ? "sums" : name) + "(PartialSums<" +
+          std::to_string(types.size()) + "> p) {\n  pdl_wait_and_trigger();\n";
   for (size_t i = 0; i < types.size(); ++i) {
     const std::string n = std::to_string(i);
     text += "  if (block_index_y() == " + n + ") add_partial_sums<" + number_type(types[i]) + ", " +

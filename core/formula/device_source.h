@@ -63,4 +63,7 @@ std::string device_template(const Graph& graph, const DeviceShape& shape, const 
 // graph with sums over rows has left.
 std::string device_sums_source(const Graph& graph);
 
+// Returns the same kernel as device_template() does, opdock::formula::NAME<0>.
+std::string device_sums_template(const Graph& graph, const std::string& name);
+
 }  // namespace opdock::formula

@@ -12,13 +12,14 @@
 #include "formula/graph.h"
 #include "formula/type.h"
 #include "schema/schema.h"
+#include "schema/tensor_rule.h"
 
 namespace opdock {
 
 // These limits keep a plugin with many choices from taking minutes to build. Kernels beyond them
 // are compiled when a call first needs them.
 inline constexpr size_t kMaxChoices = 24;        // combinations of an op's choices, for each dtype
-inline constexpr size_t kMaxAheadKernels = 256;  // of a plugin
+inline constexpr size_t kMaxAheadKernels = 512;  // of a plugin
 inline constexpr size_t kMaxAheadSource = size_t{4} << 20;  // bytes, of a plugin's kernels
 inline constexpr size_t kMaxAheadFunctions = 128;           // of a plugin's CPU code
 
@@ -35,6 +36,17 @@ struct AheadGraphs {
 // formula_parameters(schema).
 AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
                          const std::vector<formula::Type>& types);
+
+// Returns the graphs of the gradients of these parameters, in the same calls: each tensor has rows,
+// or is the same in all rows if the op has the rule "broadcast" for it. Where no rule says how a
+// tensor behind the first one is shaped ("like" does), there is a graph for both, and of formulas
+// with reductions for the latter; gradients of tensors that all rows share are sums over rows.
+// schema: of the op that has the formula. rules: by
+// its parameters.
+AheadGraphs ahead_gradient_graphs(const Schema& schema, const formula::Formula& formula,
+                                  const std::vector<std::string>& params,
+                                  const std::vector<TensorRule>& rules,
+                                  const std::vector<formula::Type>& types);
 
 // Returns the shapes of the kernels for tensors that are contiguous, or whose rows are, with fewer
 // than 2^31 elements, on GPUs of any warp size; of reductions, those for rows of whole vectors and

@@ -202,6 +202,7 @@ void add_formula_gradients(Manifest* manifest) {
     made.devices = of.devices;
     made.dtypes = of.dtypes;
     made.gradient_of = of.name;
+    made.is_added = true;
     for (const std::string& flag : of.flags)
       if (flag != "in-place") made.flags.push_back(flag);
     made.flag_bits = op_flag_bits(made.flags);

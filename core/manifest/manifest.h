@@ -28,6 +28,7 @@ struct OpDecl {
   std::string formula;                 // of the results; empty: the plugin's own code computes them
   std::string gradient_of;             // the op whose gradients this one computes, by its formula
   std::vector<std::string> of_params;  // the parameters whose gradients they are
+  bool is_added = false;               // the gradients of a formula, without a word of plugin.toml
   size_t num_grads = 0;                // how many results that op has
   std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
   // The rules by which the host checks tensors: "rows x", "like up gate" (schema/tensor_rule.h).
@@ -38,8 +39,7 @@ struct OpDecl {
   uint32_t schema_line = 1;          // in plugin.toml
 
   // Returns whether the op is a formula that runs on GPUs, and whether its plugin brings compiled
-  // code of it for CPUs. Code of gradients depends on how each tensor is broadcast, so that there
-  // is none.
+  // code of it for CPUs, which it does not of gradients that plugin.toml does not name.
   bool is_gpu_formula() const;
   bool has_cpu_code() const;
 };

@@ -11,14 +11,17 @@
 #include "fused/ahead.h"
 #include "manifest/formula_parameters.h"
 #include "schema/schema.h"
+#include "schema/tensor_rule.h"
 
 namespace opdock::pack {
 namespace {
 
-std::vector<formula::Type> types_of(const OpDecl& op) {
+// is_on_gpu: without float64 for gradients, which are rarely computed in it there.
+std::vector<formula::Type> types_of(const OpDecl& op, bool is_on_gpu) {
   std::vector<formula::Type> types;
   for (const std::string& dtype : op.dtypes)
     if (const auto type = formula::find_type(dtype)) types.push_back(*type);
+  if (is_on_gpu && !op.of_params.empty()) std::erase(types, formula::Type::kFloat64);
   return types;
 }
 
@@ -30,16 +33,42 @@ void notice(const Manifest& manifest, const OpDecl& op, const std::string& found
 
 // Returns the graphs of an op's usual calls. rest: says what happens to others.
 std::vector<formula::Graph> graphs_of(const Manifest& manifest, const OpDecl& op,
-                                      const char* rest) {
+                                      const std::vector<formula::Type>& types, const char* rest) {
   Reason reason{};
-  const std::optional<Schema> schema = parse_schema(op.schema, &reason);
+  std::optional<Schema> schema = parse_schema(op.schema, &reason);
   if (!schema) return {};  // read_manifest() has refused such a schema
-  const formula::Formula formula(op.formula, formula_parameters(*schema));
-  AheadGraphs graphs = ahead_graphs(*schema, formula, types_of(op));
+  AheadGraphs graphs;
+  if (op.of_params.empty()) {
+    const formula::Formula formula(op.formula, formula_parameters(*schema));
+    graphs = ahead_graphs(*schema, formula, types);
+  } else {
+    // The formula's parameters follow the gradients of its results.
+    std::vector<TensorRule> rules;
+    for (TensorRule rule : parse_tensor_rules(op.tensor_rules, *schema, &reason).value_or(rules)) {
+      if (rule.param < op.num_grads) continue;
+      rule.param = static_cast<uint8_t>(rule.param - op.num_grads);
+      rules.push_back(rule);
+    }
+    const auto first = schema->params.begin();
+    schema->params.erase(first, first + static_cast<std::ptrdiff_t>(op.num_grads));
+    const formula::Formula formula(op.formula, formula_parameters(*schema));
+    graphs = ahead_gradient_graphs(*schema, formula, op.of_params, rules, types);
+  }
   if (!graphs.is_whole)
     notice(manifest, op, "more combinations of choices and optional arguments",
            std::to_string(kMaxChoices) + " for each dtype", rest);
   return std::move(graphs.graphs);
+}
+
+// Returns the ops that are formulas, the gradients of others last, so that these are what a limit
+// leaves out.
+std::vector<const OpDecl*> formulas_of(const Manifest& manifest) {
+  std::vector<const OpDecl*> ops;
+  for (const OpDecl& op : manifest.ops)
+    if (!op.formula.empty()) ops.push_back(&op);
+  std::stable_partition(ops.begin(), ops.end(),
+                        [](const OpDecl* op) { return op->of_params.empty(); });
+  return ops;
 }
 
 constexpr char kOtherKernels[] = "kernels of the others are compiled when a call first needs them";
@@ -66,12 +95,11 @@ constexpr char kTableHead[] = R"(// Made of formulas by Opdock.
 bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
                   std::vector<std::string>* errors) {
   AheadKernels kernels;
-  for (const OpDecl& op : manifest->ops) {
-    if (!op.is_gpu_formula()) continue;
-    // Kernels of gradients depend on how each tensor is broadcast, and are made by the first call.
-    if (!op.of_params.empty()) continue;
-    if (!add_ahead_kernels(op.name, graphs_of(*manifest, op, kOtherKernels), &kernels)) {
-      notice(*manifest, op, "more kernels",
+  for (const OpDecl* op : formulas_of(*manifest)) {
+    if (!op->is_gpu_formula()) continue;
+    if (!add_ahead_kernels(op->name, graphs_of(*manifest, *op, types_of(*op, true), kOtherKernels),
+                           &kernels)) {
+      notice(*manifest, *op, "more kernels",
              fmt::format("{} of a plugin, with {} MiB of source", kMaxAheadKernels,
                          kMaxAheadSource >> 20),
              kOtherKernels);
@@ -99,11 +127,11 @@ bool add_formulas(Manifest* manifest, std::vector<SourceText>* sources,
 FormulaSources formula_sources(const Manifest& manifest) {
   AheadCpuCode code;
   bool has_formulas = false;
-  for (const OpDecl& op : manifest.ops) {
-    if (!op.has_cpu_code()) continue;
+  for (const OpDecl* op : formulas_of(manifest)) {
+    if (!op->has_cpu_code()) continue;
     has_formulas = true;
-    if (!add_ahead_cpu_code(graphs_of(manifest, op, kOtherCode), &code)) {
-      notice(manifest, op, "more functions", fmt::format("{} of a plugin", kMaxAheadFunctions),
+    if (!add_ahead_cpu_code(graphs_of(manifest, *op, types_of(*op, false), kOtherCode), &code)) {
+      notice(manifest, *op, "more functions", fmt::format("{} of a plugin", kMaxAheadFunctions),
              kOtherCode);
       break;
     }

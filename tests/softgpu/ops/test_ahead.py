@@ -37,6 +37,30 @@ CALLS = """
         worst = max(worst, far(norm(x.float(), weight.float()), y * weight))
     show(worst=worst)
 """
+GRADIENTS = """
+    torch.manual_seed(0)
+    swiglu = on(device, opdock.ops.ahead_swiglu_backward)
+    norm = on(device, opdock.ops.ahead_norm_backward)
+    def far(found, wanted):
+        return max(float((a.double() - b).abs().max()) for a, b in zip(found, wanted, strict=True))
+    worst = 0.0
+    for shape in [(3, 7), (2, 3, 64), (5, 1000)]:
+        gate, up = (t.double().requires_grad_() for t in torch.randn(2, *shape))
+        grad = torch.randn(shape).double()
+        row = up.detach().reshape(-1, shape[-1])[0].requires_grad_()
+        for other in (up, row):
+            wanted = torch.autograd.grad(gate * gate.sigmoid() * other, (gate, other), grad)
+            found = swiglu(*(t.detach().float() for t in (grad, gate, other)))
+            worst = max(worst, far(found, wanted))
+    for shape in [(2, 256), (300, 64), (2, 4096)]:
+        x, weight = torch.randn(shape).double(), torch.randn(shape[-1]).double()
+        inputs = [x.requires_grad_(), weight.requires_grad_()]
+        grad = torch.randn(shape).double()
+        y = x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * weight
+        found = norm(*(t.detach().float() for t in (grad, x, weight)))
+        worst = max(worst, far(found, torch.autograd.grad(y, inputs, grad)))
+    show(worst=worst)
+"""
 ONE_CALL = """
     gate, up = torch.linspace(-2, 2, 12), torch.full((12,), 0.5)
     call = on(device, opdock.ops.ahead_swiglu)
@@ -106,6 +130,12 @@ def test_no_compiler_is_needed(call, arch):
     assert done.shown["worst"] < 2e-5 and done.findings == [], done.shown
     assert "compiling" not in done.stderr
     assert len(done.events("load")) == 1
+
+
+def test_no_compiler_is_needed_for_gradients(call, arch):
+    done = call(GRADIENTS, arch)
+    assert done.shown["worst"] < 1e-4 and done.findings == [], done.shown
+    assert "compiling" not in done.stderr
 
 
 def test_what_was_not_built_ahead_is_compiled(call, arch):

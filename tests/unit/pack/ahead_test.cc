@@ -28,6 +28,15 @@ AheadGraphs graphs_of(const std::string& schema_text, const std::string& text,
   return ahead_graphs(*schema, formula::Formula(text, formula_parameters(*schema)), types);
 }
 
+AheadGraphs gradients_of(const std::string& schema_text, const std::string& text,
+                         const std::vector<std::string>& params,
+                         const std::vector<std::string>& rules,
+                         const std::vector<Type>& types = {Type::kFloat32}) {
+  const std::optional<Schema> schema = parse_schema(schema_text, nullptr);
+  return ahead_gradient_graphs(*schema, formula::Formula(text, formula_parameters(*schema)), params,
+                               *parse_tensor_rules(rules, *schema, nullptr), types);
+}
+
 size_t num_different(const std::vector<Graph>& graphs) {
   std::set<std::string> keys;
   for (const Graph& graph : graphs) keys.insert(graph.key());
@@ -155,6 +164,50 @@ TEST(Ahead, WeightsOfRowsAreTheSameInAllRows) {
   EXPECT_EQ(found.graphs[0].inputs()[1].rank, 2);
   EXPECT_EQ(found.graphs[1].inputs()[0].rank, 2);
   EXPECT_EQ(found.graphs[1].inputs()[1].rank, 1);
+}
+
+TEST(Ahead, GradientsOfUsualCalls) {
+  const std::string schema = "f(Tensor x, Tensor b) -> Tensor";
+  // Both shapes of b, as none is declared.
+  const AheadGraphs any = gradients_of(schema, "tanh(x + b)", {"x", "b"}, {});
+  ASSERT_EQ(any.graphs.size(), 2u);
+  EXPECT_FALSE(any.graphs[0].has_sums());
+  EXPECT_EQ(any.graphs[1].output(0), formula::Output::kWhole);
+  EXPECT_EQ(any.graphs[1].output(1), formula::Output::kColumnSums);
+  const AheadGraphs like = gradients_of(schema, "tanh(x + b)", {"x", "b"}, {"like b x"});
+  ASSERT_EQ(like.graphs.size(), 1u);
+  EXPECT_FALSE(like.graphs[0].has_sums());
+  const AheadGraphs bias = gradients_of(schema, "tanh(x + b)", {"b"}, {"rows x", "broadcast b"},
+                                        {Type::kFloat32, Type::kBfloat16});
+  ASSERT_EQ(bias.graphs.size(), 2u);
+  EXPECT_EQ(bias.graphs[1].output(0), formula::Output::kColumnSums);
+  // An optional one that is not there has no gradient; parts have one each.
+  const AheadGraphs halves = gradients_of(
+      "f(Tensor x, Tensor? b=None) -> Tensor",
+      "p, q = chunk(x, 2)\nr, s = chunk(b, 2)\nreturn (p + r) * (q + s) if b else p * q",
+      {"x", "b"}, {"rows x", "broadcast b"});
+  ASSERT_EQ(halves.graphs.size(), 2u);
+  EXPECT_EQ(halves.graphs[0].results().size(), 4u);
+  EXPECT_EQ(halves.graphs[1].results().size(), 2u);
+}
+
+TEST(Ahead, GradientsHaveAKernelForTheirSums) {
+  AheadKernels kernels;
+  EXPECT_TRUE(add_ahead_kernels("f_backward",
+                                gradients_of("f(Tensor x, Tensor b) -> Tensor", "tanh(x + b)",
+                                             {"x", "b"}, {"rows x", "broadcast b"})
+                                    .graphs,
+                                &kernels));
+  // Of rows of whole vectors, of others, and the one that adds up.
+  ASSERT_EQ(kernels.names.size(), 3u);
+  size_t sums = 0;
+  for (size_t at = 0; (at = kernels.source.find("(PartialSums<1> p)", at)) != std::string::npos;
+       ++at)
+    ++sums;
+  EXPECT_EQ(sums, 1u);
+  for (const std::string& name : kernels.names)
+    EXPECT_NE(kernels.source.find("\n" + name.substr(17, name.size() - 20) + "("),
+              std::string::npos);
 }
 
 TEST(Ahead, APluginHasALimit) {
