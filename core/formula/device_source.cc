@@ -39,7 +39,9 @@ std::string device_template(const Graph& graph, const DeviceShape& shape, const 
   return device_element_kernel(graph, shape, name);
 }
 
-std::string device_sums_source(const Graph& graph) { return device_sums_template(graph, ""); }
+std::string device_sums_source(const Graph& graph) {
+  return device_sums_template(graph, "");
+}
 
 std::string device_sums_template(const Graph& graph, const std::string& name) {
   std::vector<Type> types;  // of the results that are summed

@@ -25,9 +25,9 @@ opdock_status run(const opdock_call* call, const RecentRun& how, CallData* data)
   FusedInstance& instance = *how.instance;
   data->move_to_parts(how.part_offsets, instance.tensors.size());
   if (call->device.type == OPDOCK_CPU)
-    return run_on_cpu(call, CpuWork{instance, how.space, data->inputs.data(), data->results.data(),
-                                    data->scalars.data(),
-                                    instance.has_sums ? call->workspace : nullptr});
+    return run_on_cpu(call,
+                      CpuWork{instance, how.space, data->inputs.data(), data->results.data(),
+                              data->scalars.data(), instance.has_sums ? call->workspace : nullptr});
   return instance.on_gpu.launch(static_cast<Invocation*>(call->host_data), how.launch,
                                 data->inputs.data(), data->results.data(), data->scalars.data());
 }
