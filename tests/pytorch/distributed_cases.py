@@ -222,6 +222,19 @@ def case_training_with_fsdp2(mesh):
     compare_training(distributed_training.fsdp2, mesh)
 
 
+def case_patching_a_sharded_model(mesh):
+    """Patched after it was sharded the model gives the same loss, and can be restored."""
+    batch = distributed_training.batches(1, 1, "cpu")[0]
+    model = distributed_training.fsdp2(distributed_training.train_gpt.GPT(), mesh)
+    before = [type(module) for module in model.modules()]
+    plain = model(batch)
+    with distributed_training.swaps_everything() as kinds:
+        swapped = opdock.torch.patch(model).swapped
+        torch.testing.assert_close(model(batch), plain)
+    assert kinds == distributed_training.KINDS and opdock.torch.unpatch(model) > len(kinds)
+    assert swapped and [type(module) for module in model.modules()] == before
+
+
 def main():
     store = sys.argv[1]
     torch.set_num_threads(1)
