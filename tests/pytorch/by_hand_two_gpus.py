@@ -18,7 +18,7 @@ from pathlib import Path
 import distributed_training
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 
 
 def compare(wrap, mesh, steps):

@@ -22,13 +22,8 @@ import distributed_training
 import pytest
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import (
-    Partial,
-    Replicate,
-    Shard,
-    distribute_tensor,
-    init_device_mesh,
-)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 from torch.utils import _pytree as pytree
 
 import opdock
