@@ -42,6 +42,9 @@ struct Operator {
   // A tensor that requires a gradient, while gradients are recorded, is an error: there is no
   // Python to record the call.
   bool refuses_gradients = false;
+  // Until an op's plan for a GPU has asked for no workspace. An op without new results is called
+  // directly then; if it does need a workspace one day, libopdock allocates it.
+  mutable bool needs_workspace = true;
   // What the recorder takes for the operator; NULL: it does not record it.
   void* recorded = nullptr;
 };
