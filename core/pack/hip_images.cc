@@ -24,6 +24,7 @@ CompileRequest base_request(const ImageRequest& request) {
     all.sources.push_back(std::filesystem::path(source).filename().string());
   all.kernels = device.kernels;
   all.backend = Backend::kRocm;
+  if (!request.is_optimized) all.options.push_back("-O0");
   return all;
 }
 

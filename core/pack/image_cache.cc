@@ -19,6 +19,7 @@ CacheRequest request_of(const CompileJob& job) {
   request.sources = job.sources;
   request.kernels = job.kernels;
   request.arch = job.arch;
+  request.options = job.options;
   CacheRequest cached = cache_request(request, JitContext(), {});
   // Keep these entries apart from run-time compilation's: there may be PTX in addition to the
   // cubin.

@@ -129,6 +129,9 @@ class Compilation {
       return std::nullopt;
     }
     job_.arch = arch;
+    job_.options.clear();
+    if (!request_.is_optimized && compiler_->version() >= Version{12, 9})
+      job_.options.push_back("--Ofast-compile=max");
     if (request_.cache != nullptr) {
       if (std::optional<CompileResult> made = request_.cache->find(job_, *compiler_)) return made;
     }

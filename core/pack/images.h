@@ -42,6 +42,8 @@ struct ImageRequest {
   std::vector<HiprtcFile> hiprtcs;      // the newest first; empty: no code objects
   std::string worker;                   // opdock-compile's path; empty: the installed one
   const ImageCache* cache = nullptr;    // NULL: everything is compiled
+  // Images that only tests read need not be fast on a GPU. NVRTC knows this from 12.9 on.
+  bool is_optimized = true;
 };
 
 // Compiles for each architecture with the oldest compiler that knows it. Adds PTX for those with

@@ -112,6 +112,8 @@ void add_kinds(CLI::App* app, Command* command) {
   add("hip", "HIP code objects", &pack.hip.none, &pack.hip.require);
   app->add_flag("--no-formula-kernels", pack.no_formula_kernels,
                 "compile no kernels of formulas ahead; a call that needs one compiles it");
+  app->add_flag("--no-optimization", pack.no_optimization,
+                "compile images fast, for tests that only read them; on a GPU they are slow");
   add("device", "images of either kind: pack the source alone", &command->no_device,
       &command->require_device);
 }

@@ -47,6 +47,7 @@ class Packer {
  private:
   bool make_device(std::vector<std::string>* errors) {
     ImageRequest request;
+    request.is_optimized = !options_.no_optimization;
     // The source that is compiled: the plugin's own [device], if it has one, and its formulas.
     Manifest compiled = manifest_;
     request.manifest = &compiled;

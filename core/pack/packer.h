@@ -30,6 +30,7 @@ struct PackOptions {
   bool no_cuda = false;
   bool require_cuda = false;
   bool no_formula_kernels = false;  // images have the plugin's own kernels alone
+  bool no_optimization = false;     // see ImageRequest
   HipOptions hip;
 };
 

@@ -49,6 +49,7 @@ class HipImages : public testing::Test {
     request.hip_archs = std::move(archs);
     request.hiprtcs = hiprtcs_;
     request.worker = worker_;
+    request.is_optimized = is_optimized_;
     errors_.clear();
     return make_images(request, &errors_);
   }
@@ -57,6 +58,7 @@ class HipImages : public testing::Test {
   Manifest manifest_;
   std::vector<HiprtcFile> hiprtcs_;
   std::string worker_ = OPDOCK_COMPILE;
+  bool is_optimized_ = true;
   std::vector<std::string> errors_;
 };
 
@@ -96,6 +98,15 @@ TEST_F(HipImages, OneForEachTargetThenTheSource) {
   EXPECT_EQ(images[4].backend, Backend::kRocm);  // no op is for CUDA
   EXPECT_EQ(images[4].arch, "k.cuh");
   EXPECT_EQ(images[4].names.size(), 2u);
+}
+
+TEST_F(HipImages, AreOptimizedUnlessToldOtherwise) {
+  const std::string refuses = "#ifdef __OPTIMIZE__\n#error \"optimizes\"\n#endif\n";
+  make({"gfx90a"}, refuses);
+  EXPECT_NE(problem().find("optimizes"), std::string::npos) << problem();
+  is_optimized_ = false;
+  make({"gfx90a"}, refuses);
+  EXPECT_TRUE(errors_.empty()) << errors_[0];
 }
 
 TEST_F(HipImages, UnknownArchitecturesAreRefusedByName) {

@@ -109,6 +109,25 @@ TEST(Images, WhatWasCompiledBeforeIsTakenFromTheCache) {
   EXPECT_EQ(compiled, 1);
 }
 
+TEST(Images, ThoseThatAreNotOptimizedAreKeptApartInTheCache) {
+  TemporaryFolder folder;
+  const ImageCache cache((folder.path() / "images").string());
+  const Manifest m = manifest();
+  for (const bool is_optimized : {true, false, true, false}) {
+    std::vector<std::string> errors;
+    ImageRequest wanted = request(m, "9.0+PTX;11.0", both());
+    wanted.cache = &cache;
+    wanted.is_optimized = is_optimized;
+    const std::vector<Image> images = make_images(wanted, &errors);
+    ASSERT_TRUE(errors.empty()) << errors[0];
+    ASSERT_EQ(images.size(), 5u);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(images[i].bytes.find("option --Ofast-compile=max") == std::string::npos,
+                is_optimized)
+          << images[i].arch;
+  }
+}
+
 TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
   const Manifest m = manifest();
   std::vector<std::string> errors;

@@ -315,6 +315,9 @@ TEST(OpdockPack, KernelsOfFormulasAreBuiltWhereAnArchitectureIsAskedFor) {
   EXPECT_EQ(contents(folder.path() / "a/entry.c").find(name), std::string::npos);
 
   EXPECT_NE(run("b", " --cuda-archs default").find("sm_80"), std::string::npos);
+  EXPECT_EQ(images.find("--Ofast-compile"), std::string::npos);
+  EXPECT_NE(run("b", " --cuda-archs 9.0 --no-optimization").find("--Ofast-compile"),
+            std::string::npos);
 
   declare("x + 2");
   EXPECT_EQ(run("b", " --cuda-archs 9.0").find(kernel), std::string::npos);
