@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import opdock
+from opdock._author.on_device import is_soft
 from opdock.testing import on, with_each_choice
 
 # Row lengths that kernels treat differently: values at and around each limit.
@@ -43,6 +44,13 @@ def layouts(length, dtype, deviation=2.0):
     yield wide[::2, 8 : 8 + length]
     yield wide[:1, :length].expand(3, length)
     yield random((3, 4, 2, length), dtype, 2, deviation).permute(2, 0, 1, 3)
+
+
+def tests_layouts_of_formulas(device):
+    """Returns whether tests of several layouts call an op that is a formula with each of them. By
+    day they do not on a software GPU, for which every layout is another kernel to compile:
+    tests/formula tests the layouts."""
+    return device == "cpu" or not is_soft() or "OPDOCK_TEST_NIGHTLY" in os.environ
 
 
 def assert_like(found, x):

@@ -61,6 +61,7 @@ class Check:
 
     def __init__(self, device, assert_close):
         self.device, self.assert_close = device, assert_close
+        self.all_layouts = row_cases.tests_layouts_of_formulas(device)
 
     def call(self, name, *args, **keywords):
         return on(self.device, op(name))(*args, **keywords)
@@ -133,8 +134,9 @@ def test_weighted_like_a_mixture_of_experts(check, dtype, hidden, c):
 
 @pytest.mark.parametrize("length", [8, 34, 520])
 def test_misaligned_and_padded_rows(check, dtype, length):
-    for x in row_cases.layouts(length, dtype):
-        check.everything(x)
+    for number, x in enumerate(row_cases.layouts(length, dtype)):
+        if check.all_layouts or number == 1:
+            check.everything(x)
 
 
 @pytest.mark.parametrize("begin", row_cases.OFFSETS)
@@ -161,7 +163,7 @@ def test_zero_sizes(check, dtype, shape):
 def test_elements_behind_whole_vectors(check, dtype):
     """DeepSpeed's kernels skip elements beyond the last whole vector of 16 bytes, or read past the
     end."""
-    for length in range(1, 40):
+    for length in range(1, 40, 1 if check.all_layouts else 2):
         check.everything(random((1, length), dtype, length))
         check.vector_add(random((length,), dtype, 1), random((length,), dtype, 2), 0.5)
 
