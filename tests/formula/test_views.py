@@ -3,9 +3,13 @@
 
 import pytest
 import torch
+from conftest import DEVICE, NIGHTLY
 from torch.nn.functional import gelu
 
 import opdock
+
+#: Where the parts are is the same for both kinds of GPUs.
+pytestmark = pytest.mark.daily("cpu", "cuda")
 
 GEGLU = "hidden, gate = chunk(x, 2)\nreturn hidden * gelu(gate)"
 BIASED = """
@@ -31,7 +35,8 @@ def halves(x):
 @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed"])
 @pytest.mark.parametrize("length", [2, 6, 64, 250, 1030])
 def test_parts_of_rows(compute, length, layout):
-    for dtype in (torch.float32, torch.bfloat16):
+    is_all = NIGHTLY or DEVICE == "cpu"  # elsewhere each dtype is another kernel to compile
+    for dtype in (torch.float32, torch.bfloat16) if is_all else (torch.bfloat16,):
         x = random(5, length, dtype=dtype)
         seen = {"contiguous": x, "strided": halves(x), "transposed": x.t().contiguous().t()}[layout]
         a, b = x.double().chunk(2, -1)
