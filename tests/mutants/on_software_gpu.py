@@ -13,6 +13,7 @@ import opdock
 from opdock._author import commands, prepare, soft
 
 arch, file, *arguments = sys.argv[1:]
+os.environ.setdefault("OPDOCK_TEST_WAYS", "1")  # the cases that the grids run by day
 build = Path(os.environ["OPDOCK_BUILD_DIR"])
 folder = Path(file).resolve().parent
 plugin = str(build / "plugins" / f"{folder.name}.so")
