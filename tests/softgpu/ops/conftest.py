@@ -5,6 +5,8 @@ its configuration once and a device that failed stays failed."""
 import dataclasses
 import json
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -23,6 +25,9 @@ TOOLS = BUILD / "libexec" / "opdock"
 SM_90 = [{"arch": "sm_90"}]
 # Both drivers, with warps of 32 and 64 threads. The tests in C++ (gpu.h) run on gfx1030 as well.
 ARCHS = ["sm_90", "gfx90a"]
+
+# A plugin with one kernel, which compiles in a hundredth of the time of the tree's plugin.
+SOFTMAX = Path(__file__).with_name("softmax")
 
 # Every program below begins with this text.
 PROLOGUE = """
@@ -65,6 +70,34 @@ def code():
     plugins = [BUILD / "plugins" / f"{n}.so" for n in tree_plugins.with_kernels("cuda", "rocm")]
     assert software.fill_code(TOOLS / "opdock-soft-code", plugins, folder)
     return folder
+
+
+def make_folder():
+    """Makes a folder outside /tmp, where other users could write to it."""
+    return Path(tempfile.mkdtemp(dir=BUILD / "tests" / "softgpu" / "ops", prefix="chain-"))
+
+
+@pytest.fixture(scope="session")
+def sparse():
+    """Returns a folder with a small softmax built only for sm_90 and gfx90a, and the tree's
+    norm."""
+    folder = make_folder()
+    tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(
+        [BUILD / "core" / "cli" / "opdock", "build", "--debug", "--json", "--archs=9.0"]
+        + ["--hip-archs=gfx90a", SOFTMAX],
+        env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = Path(json.loads(done.stdout)["path"])
+    place = folder / "plugins"
+    place.mkdir()
+    for plugin in (built, BUILD / "plugins" / "norm.so"):
+        shutil.copy(plugin, place)
+    yield place
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(params=ARCHS)

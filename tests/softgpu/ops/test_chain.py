@@ -8,11 +8,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import BUILD, needs_hiprtc
+from conftest import BUILD, SOFTMAX, make_folder, needs_hiprtc
 
 CALL = """
     x = torch.randn(9, 200)
@@ -22,13 +21,6 @@ CALL = """
 # GPUs that no image of sparse() runs on, but that NVRTC 12 and 13, or hipRTC, can compile for.
 UNCOVERED = [{"arch": "sm_86"}]
 UNCOVERED_AMD = [{"arch": "gfx908"}]
-# A plugin with one kernel, which compiles in a hundredth of the time of the tree's plugin.
-SOFTMAX = Path(__file__).with_name("softmax")
-
-
-def make_folder():
-    """Makes a folder outside /tmp, where other users could write to it."""
-    return Path(tempfile.mkdtemp(dir=BUILD / "tests" / "softgpu" / "ops", prefix="chain-"))
 
 
 @pytest.fixture
@@ -36,29 +28,6 @@ def fresh():
     """Returns a fresh folder for a cache and a code folder."""
     folder = make_folder()
     yield folder
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="session")
-def sparse():
-    """Returns a folder with a small softmax built only for sm_90 and gfx90a, and the tree's
-    norm."""
-    folder = make_folder()
-    tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    done = subprocess.run(
-        [BUILD / "core" / "cli" / "opdock", "build", "--debug", "--json", "--archs=9.0"]
-        + ["--hip-archs=gfx90a", SOFTMAX],
-        env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    built = Path(json.loads(done.stdout)["path"])
-    place = folder / "plugins"
-    place.mkdir()
-    for plugin in (built, BUILD / "plugins" / "norm.so"):
-        shutil.copy(plugin, place)
-    yield place
     shutil.rmtree(folder)
 
 

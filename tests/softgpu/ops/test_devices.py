@@ -2,7 +2,7 @@
 """Tests several software GPUs of each kind, and work that is made to wait for other work."""
 
 import pytest
-from conftest import needs_hiprtc
+from conftest import TOOLS, needs_hiprtc, software
 
 FOURS = {
     "cuda": ["sm_90", "sm_90", "sm_75", "sm_75"],
@@ -18,8 +18,25 @@ def four(request):
     return [{"arch": arch} for arch in FOURS[request.param]]
 
 
-def test_each_device_gets_its_own_image_and_gives_its_own_results(soft, four):
-    done = soft(
+@pytest.fixture
+def small(soft, sparse):
+    """Returns soft() with the small softmax, which is compiled in no time for those GPUs for which
+    it has no image."""
+
+    def run(program, gpus):
+        code = sparse.parent / "code"
+        code.mkdir(exist_ok=True)
+        softmax = sparse / "softmax.so"
+        assert software.fill_code(TOOLS / "opdock-soft-code", [softmax], code)
+        places = {"OPDOCK_PLUGIN_PATH": sparse, "OPDOCK_CACHE_DIR": sparse.parent / "images"}
+        variables = {name: str(place) for name, place in places.items()}
+        return soft(program, gpus=gpus, variables=variables, code=code)
+
+    return run
+
+
+def test_each_device_gets_its_own_image_and_gives_its_own_results(small, four):
+    done = small(
         """
         x = torch.randn(7, 300)
         found = [on(f"{device}:{i}", softmax)(x) for i in range(4)]
@@ -35,8 +52,8 @@ def test_each_device_gets_its_own_image_and_gives_its_own_results(soft, four):
     assert done.findings == []
 
 
-def test_threads_on_four_devices(soft, four):
-    done = soft(
+def test_threads_on_four_devices(small, four):
+    done = small(
         """
         import threading
         bad = []
