@@ -60,8 +60,9 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
 // Returns a digest of Opdock's public headers, which is computed once. cache: as above.
 std::string headers_digest(Cache* cache);
 
-// Returns whether a plugin's meson.build names simd_sources, which cpu_level applies to.
-bool has_simd_sources(const Manifest& manifest);
+// Returns whether code of the plugin is compiled once per x86-64 level, so that cpu_level applies
+// to it: its meson.build names simd_sources, or an op is a formula with code for CPUs.
+bool has_simd_code(const Manifest& manifest);
 
 // Cache::find() with build_request() gives the variants in the cache, newest first, without any
 // compiler: those that `load` may try.

@@ -121,7 +121,8 @@ std::string headers_digest(Cache* cache) {
   return own_digests(cache).headers;
 }
 
-bool has_simd_sources(const Manifest& manifest) {
+bool has_simd_code(const Manifest& manifest) {
+  if (std::ranges::any_of(manifest.ops, &OpDecl::has_cpu_code)) return true;
   const std::optional<std::string> text = read_file(manifest.folder() / "meson.build");
   return text && text->find("simd_sources") != std::string::npos;
 }

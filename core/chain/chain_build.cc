@@ -113,7 +113,7 @@ class BuildStep {
     options.trusted = !source.needs_trust;
     options.must_run_here = wanted_.device.type != OPDOCK_CPU;
     // A first use waits for the build, so it compiles only for this machine's CPU level.
-    if (has_simd_sources(*source.manifest)) options.cpu_level = runtime_->machine()->cpu_level;
+    if (has_simd_code(*source.manifest)) options.cpu_level = runtime_->machine()->cpu_level;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
     const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
     if (!request) return false;

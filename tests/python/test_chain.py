@@ -278,6 +278,27 @@ def test_a_first_use_compiles_for_this_processor_alone(room):
     assert compiled_levels(room)[1] == ["entry", "v1", "v2", "v3", "v4"]
 
 
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="one level alone is compiled in any case"
+)
+def test_a_first_use_compiles_a_formula_for_this_processor_alone(room):
+    folder = room.top / "plugins" / "twice"
+    folder.mkdir()
+    (folder / "plugin.toml").write_text(
+        'name = "twice"\nversion = "1.0"\nlicense = "Apache-2.0"\n[[op]]\n'
+        'schema = "twice(Tensor x) -> Tensor"\nformula = "x + x"\n'
+        'devices = ["cpu"]\ndtypes = ["float32"]\n'
+    )
+    (folder / "meson.build").write_text(
+        "opdock_plugins += [{'name': 'twice', 'toml': files('plugin.toml')}]\n"
+    )
+    program = "import numpy, opdock; print(opdock.ops.twice(numpy.ones(2, 'float32')).tolist())"
+    assert room.run(program).json == [2, 2]
+    (log,) = room.top.glob("cache/**/build.log")
+    levels = set(re.findall(r"twice-formulas-(\w+)\.a", log.read_text()))
+    assert len(levels) == 1, levels
+
+
 def test_what_was_built_for_all_processors_serves_the_first_use(room):
     build_ahead_of_time(room, add_levels(room))
     assert room.without_tools().json["used"] == ["build"]
