@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for the package's tests; tests/python/meson.build sets where plugins are found."""
 
+import atexit
+import functools
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))  # has tree_plugins
+from programs import Programs
 
 
 def _has(module):
@@ -29,6 +33,15 @@ def child(work):
             os._exit(2)
     return os.waitpid(pid, 0)[1]
 """
+
+
+@functools.cache
+def torch_programs():
+    """Returns a server of programs that have imported torch, which takes longer than the rest of a
+    test. No program has used it yet: torch has no threads, and Opdock is not loaded."""
+    made = Programs("import numpy, torch", dict(os.environ))
+    atexit.register(made.close)
+    return made
 
 
 requires_torch = pytest.mark.skipif(not _has("torch"), reason="torch is not installed")

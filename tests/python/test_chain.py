@@ -2,8 +2,6 @@
 """Tests the chain end to end: real sources, real tools, new processes; and where no tool is
 reachable."""
 
-import atexit
-import functools
 import json
 import os
 import platform
@@ -18,7 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
-from programs import Programs
+from conftest import torch_programs
 
 TREE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
@@ -84,15 +82,6 @@ class Done:
     def json(self):
         assert self.status == 0, self.err
         return json.loads(self.out.splitlines()[-1])
-
-
-@functools.cache
-def torch_programs():
-    """Returns a server of programs that have imported torch: a reference needs it, and the import
-    takes longer than the rest of a test."""
-    made = Programs("import numpy, torch", dict(os.environ))
-    atexit.register(made.close)
-    return made
 
 
 class Room:
@@ -319,7 +308,7 @@ print('{"children": %d}' % len(children.split()))
 # ---- where nothing can be built
 
 
-def test_without_tools_the_reference_stands_in_with_one_warning(room):
+def test_without_tools_the_reference_stands_in_with_one_warning(room, torch):
     room.add()
     code = """\
 import json, warnings, numpy
@@ -337,7 +326,7 @@ print(json.dumps({"y": [r.tolist() for r in results], "out": out.tolist(),
     "type": type(results[0]).__name__, "text": str(warning.message), "file": warning.filename,
     "codes": [reason["code"] for reason in warning.message.reasons]}))
 """
-    done = room.without_tools(code)
+    done = room.with_torch(code)
     assert done.json["y"] == [[0, 3, 6, 9], [0, 2, 4, 6]]
     assert done.json["out"] == [0, 3, 6, 9]
     assert done.json["type"] == "ndarray"

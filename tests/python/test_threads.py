@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import FORKED_CHILD, requires_torch
+from conftest import FORKED_CHILD, requires_torch, torch_programs
 
 PRELUDE = f"""\
 import json
@@ -86,7 +86,9 @@ works()
 def test_a_forked_child_uses_none_that_its_parent_had(late):
     used = "torch.softmax(x, -1)\n" if late else "import opdock\nworks()\n"
     child = "def in_child():\n    global opdock\n    import opdock\n    return works()\n"
-    assert run(TORCH + used + child + "print(json.dumps(child(in_child)))") == 0
+    code = PRELUDE + TORCH + used + child + "print(json.dumps(child(in_child)))"
+    done = torch_programs().run(code, os.environ)
+    assert done.returncode == 0 and json.loads(done.stdout) == 0, done.stdout + done.stderr
 
 
 @pytest.fixture

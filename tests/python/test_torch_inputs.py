@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests torch tensors: results, and every trap that the raw path would read wrongly."""
 
+import os
 import threading
 
 import numpy as np
 import pytest
+from conftest import torch_programs
 
 import opdock
 from opdock import _opdock
@@ -318,9 +320,6 @@ def test_the_key_set_is_found_here():
 
 def test_calibration_inside_modes():
     """The process may meet its first tensor under modes that change what torch.empty returns."""
-    import subprocess
-    import sys
-
     program = """
 import torch, opdock
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -331,14 +330,12 @@ with torch.device("meta"), torch.inference_mode(), FakeTensorMode(allow_non_fake
 found = opdock._opdock._torch_probe()
 assert min(found) > 0, found
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    done = torch_programs().run(program, os.environ)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_first_tensor_waits_for_no_module_of_torch():
     """The modules of torch's fake tensors would take a millisecond of the first call."""
-    import subprocess
-    import sys
-
     program = """
 import sys
 import torch, opdock
@@ -346,8 +343,9 @@ before = set(sys.modules)
 opdock.formula("x + 1")(torch.ones(2))
 print(*sorted(x for x in set(sys.modules) - before if x.startswith("torch._subclasses")))
 """
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    assert found.stdout.split() == []
+    done = torch_programs().run(program, os.environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
 
 
 def test_four_bit_pairs_keep_their_lanes(ops):
