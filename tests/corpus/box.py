@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder in which small libraries are made with the C compiler and patchelf."""
 
+import hashlib
 import subprocess
 from pathlib import Path
 
 from elf_edit import Elf
+
+# Key of what a linked file depends on -> (its bytes, its mode). Hundreds of cases begin with the
+# same few libraries, and most of their time went into the compiler.
+_linked = {}
 
 
 class Box:
@@ -40,8 +45,28 @@ class Box:
             command += ["-Wl,--disable-new-dtags", f"-Wl,-rpath,{rpath}"]
         if runpath is not None:
             command += ["-Wl,--enable-new-dtags", f"-Wl,-rpath,{runpath}"]
-        self.run(*command, *words, *[self.folder / need for need in needs])
+        self.link(path, [*command, *words, *[self.folder / need for need in needs]])
         return path
+
+    def link(self, path, command):
+        """Runs the command, which makes the file at `path`. If it has been run before beside the
+        same files, its result is copied. Files outside of the box are known by their paths."""
+        key = hashlib.sha256()
+        for word in command:
+            key.update(f"{str(word).replace(str(self.folder), '$BOX')}\n".encode())
+        for file in sorted(self.folder.rglob("*")):
+            key.update(f"{file.relative_to(self.folder)}\n".encode())
+            if file.is_file():
+                key.update(hashlib.sha256(file.read_bytes()).digest())
+        key = key.digest()
+        if key not in _linked:
+            self.run(*command)
+            _linked[key] = path.read_bytes(), path.stat().st_mode
+            return
+        if not path.is_symlink():  # the linker too replaces a file, and writes through a link
+            path.unlink(missing_ok=True)
+        path.write_bytes(_linked[key][0])
+        path.chmod(_linked[key][1])
 
     def script(self, text):
         """Returns the linker's argument for a version script with this text."""
