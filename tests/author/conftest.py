@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from warm_python import WarmPython
+
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 SOURCE = Path(__file__).resolve().parents[2]
+
 COMMAND = BUILD / "core" / "cli" / "opdock"
 
 
@@ -64,13 +68,23 @@ def cache():
     return folder
 
 
+@pytest.fixture(scope="session")
+def python():
+    """Returns the path of a Python whose processes have torch and pytest, for the software GPU
+    too."""
+    drivers = BUILD / "libexec" / "opdock" / "softgpu"
+    prelude = "import importlib.util, pytest\nif importlib.util.find_spec('torch'): import torch"
+    with WarmPython(prelude, ["", str(drivers)]) as program:
+        yield program
+
+
 @pytest.fixture
-def opdock(cache, tmp_path):
+def opdock(cache, python, tmp_path):
     """Returns opdock(*arguments, **variables), which runs the command in a fresh folder."""
 
     def call(*arguments, **variables):
         variables.setdefault("OPDOCK_CACHE_DIR", cache)
-        variables.setdefault("OPDOCK_PYTHON", sys.executable)
+        variables.setdefault("OPDOCK_PYTHON", python)
         return run(COMMAND, *arguments, cwd=tmp_path, **variables)
 
     return call
@@ -115,13 +129,13 @@ def prefix():
     return next(folder.rglob("include/opdock/plugin.h")).parents[2]
 
 
-@pytest.fixture
-def settings(prefix, tmp_path):
+@pytest.fixture(scope="session")
+def settings(prefix, tmp_path_factory):
     """Returns settings with which pkg-config finds the staged prefix, which is not at the place
     that it was configured for."""
     if shutil.which("pkg-config") is None:
         pytest.skip("no pkg-config")
-    script = tmp_path / "pkg-config"
+    script = tmp_path_factory.mktemp("settings") / "pkg-config"
     real = shutil.which("pkg-config")
     script.write_text(f'#!/bin/sh\nexec {real} --define-variable=prefix={prefix} "$@"\n')
     script.chmod(0o755)

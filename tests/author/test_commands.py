@@ -29,7 +29,7 @@ FAILURE = json.dumps(
 
 
 @pytest.fixture
-def author(tmp_path):
+def author(python, tmp_path):
     """Returns author(kind, plugin, *arguments, **variables): the Python part, with a stand-in for
     build."""
 
@@ -42,7 +42,7 @@ def author(tmp_path):
         program = (
             "import sys; from opdock._author import commands; sys.exit(commands.main(sys.argv[1:]))"
         )
-        return run(sys.executable, "-c", program, command, kind, *arguments, **variables)
+        return run(python, "-c", program, command, kind, *arguments, **variables)
 
     return call
 
@@ -198,7 +198,7 @@ def test_the_platform_tag_is_the_oldest_that_has_all_symbols(needed, versions, t
     assert platform_tag({**report, "machine": 183})[0] == f"{tag}_aarch64"
 
 
-def test_after_a_lost_device_the_rest_is_not_run(tmp_path):
+def test_after_a_lost_device_the_rest_is_not_run(python, tmp_path):
     """There is one failure; later tests on that device report it, and the CPU's tests go on."""
     (tmp_path / "test_it.py").write_text(
         "import pytest\n"
@@ -216,7 +216,7 @@ def test_after_a_lost_device_the_rest_is_not_run(tmp_path):
         "    assert number not in (1, 2), 'wrong'\n"
     )
     results = tmp_path / "junit.xml"
-    words = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "opdock.testing"]
+    words = [python, "-m", "pytest", "-q", "-rs", "-p", "opdock.testing"]
     words += ["-p", "no:cacheprovider", f"--junitxml={results}", tmp_path / "test_it.py"]
     done = run(*words, OPDOCK_TEST_DEVICES="cpu,cuda", OPDOCK_SOFTGPU="{}")
     told = re.search(r"SKIPPED \[1\].*: not run: cuda was lost in test\[(.*)\]", done.stdout)
@@ -226,7 +226,7 @@ def test_after_a_lost_device_the_rest_is_not_run(tmp_path):
     assert counted(results) == {"passed": 3, "failed": 4, "skipped": 0, "not run": 1}
 
 
-def test_the_lines_of_our_helpers_are_not_shown(tmp_path):
+def test_the_lines_of_our_helpers_are_not_shown(python, tmp_path):
     (tmp_path / "test_it.py").write_text(
         "import torch\n"
         "from opdock.testing import assert_close, on\n"
@@ -240,7 +240,7 @@ def test_the_lines_of_our_helpers_are_not_shown(tmp_path):
         "    def reading(self, tensors, what): return __import__('contextlib').nullcontext()\n"
         "on_device._mover = lambda device, tensors: Mover()\n"
     )
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "opdock.testing", tmp_path / "test_it.py"]
+    words = [python, "-m", "pytest", "-q", "-p", "opdock.testing", tmp_path / "test_it.py"]
     done = run(*words, "-p", "no:cacheprovider", cwd=tmp_path)
     assert "2 failed" in done.stdout and "of the op" in done.stdout, done.stdout
     assert "testing.py" not in done.stdout and "on_device.py" not in done.stdout, done.stdout
@@ -278,14 +278,16 @@ def test_bad_usage(opdock):
 
 @pytest.mark.parametrize("kind", ["cpu", "device", "nvcc"])
 def test_with_the_builder(opdock, tmp_path, kind):
-    """Runs new, test and bench, with the plugin from the cache."""
+    """Runs new, test and bench, with the plugin from the cache, and of one kind with a Python as a
+    user has it."""
     needs_private_build()
     if kind == "nvcc" and shutil.which("nvcc") is None:
         pytest.skip("no nvcc")
+    users = {"OPDOCK_PYTHON": sys.executable} if kind == "cpu" else {}
     assert opdock("new", "mine", "--kind", kind).returncode == 0
-    done = opdock("test", "mine")
+    done = opdock("test", "mine", **users)
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
-    done = opdock("bench", "mine")
+    done = opdock("bench", "mine", **users)
     assert done.returncode == 0 and "mine 1000000 " in done.stdout, done.stdout + done.stderr
     assert all(line.count(" us") == 2 for line in done.stdout.splitlines() if "mine " in line)
     (tmp_path / "mine" / "mine.cc").write_text("this is no C++\n")

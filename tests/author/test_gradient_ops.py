@@ -63,7 +63,7 @@ print("compared")
 """
 
 
-def test_gradients_of_a_plugin_s_formulas(cache, tmp_path):
+def test_gradients_of_a_plugin_s_formulas(cache, python, tmp_path):
     needs_private_build()
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -77,4 +77,4 @@ def test_gradients_of_a_plugin_s_formulas(cache, tmp_path):
         "OPDOCK_PYTHON": sys.executable,
         "PYTHONPATH": os.environ["PYTHONPATH"],
     }
-    assert run_well(sys.executable, "-c", SCRIPT, **environment) == "compared\n"
+    assert run_well(python, "-c", SCRIPT, **environment) == "compared\n"

@@ -3,6 +3,7 @@
 compiled, and code that does not match its declarations, by the compiler or the linker."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -113,7 +114,8 @@ shape = ["like x"]
 devices = ["cpu"]
 dtypes = ["float32"]
 """
-# For each mistake: the replacements, and the `found` and `wanted` of the reason.
+# For each mistake: the replacements, and the `found` and `wanted` of the reason. Each is compiled;
+# what grows a schema is found as another type is, so that it is left to --nightly.
 CODE = {
     "a parameter of another type": (
         ["mine.cc", PLAN, PLAN.replace("double", "int64_t")],
@@ -148,7 +150,10 @@ CODE = {
 }
 
 
-@pytest.mark.parametrize("name", CODE)
+BY_DAY = set(CODE) - {"a schema that has grown"}
+
+
+@pytest.mark.parametrize("name", CODE if "OPDOCK_TEST_NIGHTLY" in os.environ else sorted(BY_DAY))
 def test_code_that_is_not_what_is_declared(opdock, mine, name):
     edits, parts, wanted = CODE[name]
     folder = mine(*edits)
@@ -227,8 +232,15 @@ def test_what_a_build_needs_and_is_not_here_is_told_before_it_begins(opdock, min
 
 def test_a_changed_define_is_another_build_and_named(opdock, mine):
     folder = mine("plugin.toml", "[[op]]", '[build]\ndefines = ["FACTOR=2"]\n[[op]]')
-    text = (folder / "mine.cc").read_text()
-    (folder / "mine.cc").write_text(text + "static_assert(FACTOR == 2 || FACTOR == 3);\n")
+    (folder / "mine.cc").write_text(
+        "#include <opdock/plugin.h>\nstatic_assert(FACTOR == 2 || FACTOR == 3);\n"
+        'extern "C" opdock_status opdock_mine_plan(\n'
+        "    const opdock_call*, const opdock_value*, uint32_t, opdock_plan*) {\n"
+        "  return OPDOCK_OK;\n}\n"
+        'extern "C" opdock_status opdock_mine_run(\n'
+        "    const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {\n"
+        "  return OPDOCK_OK;\n}\n"
+    )
     assert json.loads(opdock("build", "--json", "mine").stdout)["outcome"] == "built"
     assert json.loads(opdock("build", "--json", "mine").stdout)["outcome"] == "cached"
     toml = folder / "plugin.toml"

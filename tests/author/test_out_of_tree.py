@@ -32,22 +32,25 @@ def check(plugin, settings):
     run_well(sys.executable, "-c", CALL, OPDOCK_PLUGIN_PATH=plugin)
 
 
-def test_cmake(settings, tmp_path):
+@pytest.fixture(scope="module")
+def by_cmake(settings, tmp_path_factory):
+    """Returns the folders of a copy of the example and of its build by CMake."""
     if shutil.which("cmake") is None:
         pytest.skip("no cmake (Debian: cmake)")
-    build = tmp_path / "build"
-    run_well("cmake", "-S", EXAMPLE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", **settings)
-    run_well("cmake", "--build", build, **settings)
-    check(build / "clamp_min.so", settings)
-
-
-def test_cmake_packs_again_what_has_changed(settings, tmp_path):
-    if shutil.which("cmake") is None:
-        pytest.skip("no cmake (Debian: cmake)")
-    source, build = tmp_path / "source", tmp_path / "build"
+    folder = tmp_path_factory.mktemp("cmake")
+    source, build = folder / "source", folder / "build"
     shutil.copytree(EXAMPLE, source)
-    run_well("cmake", "-S", source, "-B", build, **settings)
+    run_well("cmake", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", **settings)
     run_well("cmake", "--build", build, **settings)
+    return source, build
+
+
+def test_cmake(by_cmake, settings):
+    check(by_cmake[1] / "clamp_min.so", settings)
+
+
+def test_cmake_packs_again_what_has_changed(by_cmake, settings):
+    source, build = by_cmake
     toml = source / "plugin.toml"
     toml.write_text(toml.read_text().replace("1.0.0", "1.0.1"))
     os.utime(toml, (4e9, 4e9))

@@ -106,7 +106,7 @@ def test_what_asks_nothing_on_the_cpu_is_passed_over_at_once(tuned, tmp_path):
     assert (tmp_path / "log").read_text() == "2\n"
 
 
-def test_a_plugin_that_nobody_finds_is_built(tuned, tmp_path):
+def test_a_plugin_that_nobody_finds_is_built(tuned, python, tmp_path):
     """The stand-in for `opdock build` names the built plugin."""
     command = tmp_path / "opdock-stand-in"
     shared = BUILD / "tests/unit/tune/ways.so"
@@ -115,7 +115,7 @@ def test_a_plugin_that_nobody_finds_is_built(tuned, tmp_path):
     (tmp_path / "none").mkdir()
     program = "import sys; from opdock._author import commands as c; sys.exit(c.main(sys.argv[1:]))"
     settings = {**tuned.settings, "OPDOCK_PLUGIN_PATH": tmp_path / "none"}
-    words = [sys.executable, "-c", program, command, "tune", "cpu", tuned.source]
+    words = [python, "-c", program, command, "tune", "cpu", tuned.source]
     done = run(*words, **settings)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no plugin of that name is found here" in done.stdout
@@ -140,7 +140,7 @@ def test_mistakes_are_said(tuned, words, status, wanted):
     assert done.returncode == status and wanted in done.stderr, done.stdout + done.stderr
 
 
-def test_a_test_tries_each_way(tuned):
+def test_a_test_tries_each_way(tuned, python):
     program = (
         "import numpy, opdock\n"
         "from opdock.testing import with_each_choice\n"
@@ -149,7 +149,7 @@ def test_a_test_tries_each_way(tuned):
         "    print(with_each_choice(lambda: opdock.ops.ways(x, question)))\n"
         "print(opdock.ops.ways(x))\n"
     )
-    done = run(sys.executable, "-c", program, **tuned.settings)
+    done = run(python, "-c", program, **tuned.settings)
     assert done.stdout.splitlines() == [
         "[(-1, 0), (0, 0), (1, 1), (2, 2)]",
         "[(-1, 0), (0, 0), (1, 1)]",  # way 2 cannot be taken
