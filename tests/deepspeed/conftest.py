@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "plugins")]
 import pairwise  # noqa: E402 (the line above says where it is)
 from programs import Programs  # noqa: E402
+from warm_python import WarmPython  # noqa: E402
 
 from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
@@ -109,6 +110,15 @@ def programs(prelude, **environment):
     # Closing waits for it, so that its CPU time counts as this process's.
     atexit.register(made.close)
     return made
+
+
+@functools.cache
+def warm_python():
+    """Returns the path of a Python whose processes have torch, for those that a test starts and
+    waits for itself; it is there until this process ends."""
+    made = WarmPython("import torch", [os.environ.get("LD_LIBRARY_PATH", "")])
+    atexit.register(made.close)
+    return str(made.program)
 
 
 def run_python(code, *arguments, check=True, prelude="import torch", start=(), **environment):

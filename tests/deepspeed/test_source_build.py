@@ -11,7 +11,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import run_python
+from conftest import run_python, warm_python
 
 import opdock
 
@@ -190,7 +190,7 @@ def test_ranks_that_ask_together_build_once(folder, cache):
     log = folder / "log"
     cxx = compiler(folder, f'case "$*" in *-c*value.cpp*) echo built >> {log} ;; esac')
     environment = {**os.environ, **cache, "CXX": cxx, "PYTHONPATH": python_path(folder)}
-    command = [sys.executable, "-c", textwrap.dedent(LOAD)]
+    command = [warm_python(), "-c", textwrap.dedent(LOAD)]
     ranks = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(4)
@@ -248,21 +248,37 @@ def test_a_subclass_that_says_no_is_asked(compat):
         No("fishy").load()
 
 
-def test_pybind11_and_torch(compat, tmp_path):
-    """Builds a module as DeepSpeed's users write them. Its headers are those parts of
-    torch/extension.h that it uses, and compile in half the time; the rest must be found."""
+# A module as DeepSpeed's users write them, and one that uses pybind11 and a function of libtorch
+# alone, which compiles in a fifth of the time. All headers must be found for both.
+SCALE = {
+    "torch": """
+#include <ATen/ATen.h>
+#include <torch/csrc/utils/pybind.h>
+at::Tensor scale(const at::Tensor& x, double by) { return x * by; }
+""",
+    "pybind11": """
+#include <pybind11/pybind11.h>
+extern "C" int32_t aoti_torch_device_type_cpu();
+pybind11::object scale(pybind11::object x, double by) {
+  return aoti_torch_device_type_cpu() == 0 ? x * pybind11::float_(by) : pybind11::none();
+}
+""",
+}
+END_OF_SCALE = """
+#if !__has_include(<ATen/ATen.h>) || !__has_include(<torch/csrc/utils/pybind.h>) || \\
+    !__has_include(<torch/extension.h>) || !__has_include(<torch/all.h>)
+#error a folder of torch's headers is missing
+#endif
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("scale", &scale); }
+"""
+
+
+@pytest.mark.parametrize("headers", SCALE if "OPDOCK_TEST_NIGHTLY" in os.environ else ["pybind11"])
+def test_pybind11_and_torch(compat, tmp_path, headers):
     import torch
 
     source = tmp_path / "scale.cpp"
-    source.write_text(
-        "#include <ATen/ATen.h>\n"
-        "#include <torch/csrc/utils/pybind.h>\n"
-        "#if !__has_include(<torch/extension.h>) || !__has_include(<torch/all.h>)\n"
-        "#error a folder of torch's headers is missing\n"
-        "#endif\n"
-        "at::Tensor scale(const at::Tensor& x, double by) { return x * by; }\n"
-        'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("scale", &scale); }\n'
-    )
+    source.write_text(SCALE[headers] + END_OF_SCALE)
 
     class Scale(compat.CUDAOpBuilder):
         def absolute_name(self):

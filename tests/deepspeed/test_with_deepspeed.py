@@ -10,6 +10,9 @@ from conftest import needs_deepspeed, run_python
 pytestmark = needs_deepspeed
 
 QUIET = {"DS_ACCELERATOR": "cpu", "DS_SKIP_CUDA_CHECK": "1"}
+# Programs in which DeepSpeed may be imported before Opdock's install() are forked from one that has
+# imported it.
+IMPORTED = {"prelude": "import torch, deepspeed", "start": tuple(QUIET.items()), **QUIET}
 INSTALL = "from opdock.compat import deepspeed as compat; compat.install()\n"
 
 
@@ -33,7 +36,7 @@ assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
 """
     code = code.replace("INSTALL", INSTALL) if after else INSTALL + code.replace("INSTALL", "")
     # install() may also come before torch is imported.
-    run_python(code, prelude="import torch" if after else None, **QUIET)
+    run_python(code, **(IMPORTED if after else {"prelude": None, **QUIET}))
 
 
 def test_rollback_of_a_subgroup():
@@ -51,7 +54,7 @@ optimizer.step_subgroup(0)
 optimizer.rollback_subgroup(0)
 assert (x - before).abs().max() < 1e-5
 """,
-        **QUIET,
+        **IMPORTED,
     )
 
 
@@ -69,7 +72,7 @@ assert handle.async_pread(y, sys.argv[1]) == 0 and handle.wait() == 1
 assert torch.equal(x, y)
 """,
         tmp_path / "x",
-        **QUIET,
+        **IMPORTED,
     )
 
 
@@ -117,7 +120,7 @@ assert mine.compute_capability_args()[-2:] == wanted
 compat.uninstall()
 """,
         TORCH_CUDA_ARCH_LIST="7.0;8.0;9.0a",
-        **QUIET,
+        **IMPORTED,
     )
 
 
@@ -141,7 +144,7 @@ for name in set(kinds) - bases:
     assert ours.name == kind.name and ours.BUILD_VAR == kind.BUILD_VAR, name
     assert ours.absolute_name() == kind.absolute_name(), name
 """,
-        **QUIET,
+        **IMPORTED,
     )
 
 
@@ -155,6 +158,6 @@ with mock.patch.object(OpBuilder, "load", lambda self, verbose=False: f"theirs {
     assert compat.CPUAdagradBuilder().load() == "theirs cpu_adagrad"
     assert compat.CPUAdagradBuilder().load() == "theirs cpu_adagrad"
 """,
-        **QUIET,
+        **IMPORTED,
     )
     assert done.stderr.count("cpu_adagrad: DeepSpeed's own builder serves it") == 1

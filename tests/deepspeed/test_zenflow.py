@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import needs_deepspeed, run_python
 from test_adam import ERRORS, STEP, error, oracle
+from test_with_deepspeed import IMPORTED
 
 import opdock
 from opdock.compat.deepspeed import cpu_adam
@@ -149,5 +150,5 @@ if __name__ == "__main__":
     assert process.exitcode == 0
 """
     )
-    code = "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]], check=True)"
-    run_python(code, script, DS_ACCELERATOR="cpu", DS_SKIP_CUDA_CHECK="1")
+    code = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    run_python(code, script, **IMPORTED)
