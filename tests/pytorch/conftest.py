@@ -1,14 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures for the tests of torch.ops.opdock; tests/python/meson.build says where plugins are."""
 
+import atexit
+import functools
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))  # has tree_plugins
+from programs import Programs
 
 pytest.importorskip("torch", reason="torch is not installed")
+
+
+@functools.cache
+def programs(prelude, path):
+    """Returns a server of programs that begin with the prelude, whose imports take longer than the
+    rest of a test. path: PYTHONPATH."""
+    made = Programs(prelude, {**os.environ, "PYTHONPATH": path})
+    atexit.register(made.close)  # waits for it, so that its CPU time counts as this process's
+    return made
+
+
+def run_python(code, *arguments, prelude="import torch", **environment):
+    """Runs code in a process that is forked from one that has run the prelude. It must succeed."""
+    environment = {**os.environ, **environment}
+    path = environment.get("PYTHONPATH", "")
+    done = programs(prelude, path).run(code, environment, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import run_python
 
 import opdock
 import opdock.torch
@@ -181,7 +182,7 @@ else:
     ids=["without the library", "without its guard"],
 )
 def test_python_does_what_the_library_cannot(patch):
-    subprocess.run([sys.executable, "-c", FALLBACK.format(patch=patch)], check=True)
+    run_python(FALLBACK.format(patch=patch))
 
 
 def run(command, **options):

@@ -5,10 +5,9 @@ tests/deepspeed uses: the same tokens, and the sentence encoder's numbers."""
 import importlib.util
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+from conftest import run_python
 
 BESIDE = pathlib.Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "beside"
 PACKAGES = [
@@ -19,6 +18,14 @@ pytestmark = pytest.mark.skipif(
     not all(path.is_dir() for path in PACKAGES),
     reason="transformers 4.35.2 is not there (tests/requirements-beside.txt, by ./dev)",
 )
+
+# The models' modules are imported when their names are first used.
+PRELUDE = """
+import warnings
+warnings.simplefilter("ignore")
+import torch
+from transformers import BertModel, GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM
+"""
 
 BEGIN = """
 import copy, json, pathlib, torch, transformers, opdock.torch
@@ -95,13 +102,7 @@ assert called == set(counts)
 
 def run(code):
     path = os.pathsep.join([*map(str, PACKAGES), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BEGIN + code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python(BEGIN + code, prelude=PRELUDE, PYTHONPATH=path)
 
 
 def test_decoders_generate_the_same_tokens():
