@@ -41,9 +41,12 @@ def run(tmp_path):
 
 
 def test_all_products(run):
-    _, lines, launched = run(OPDOCK_TEST_NIGHTLY="1")  # runs all dtypes with all shapes
+    _, lines, launched = run("-k", "not eight_bit")
     assert lines.count("create") == 1  # from one thread on one device
-    matmuls = [line for line in lines if line.startswith("matmul")]
+    # The library lacks some products of eight-bit floats: only all dtypes with all shapes have each
+    # dtype in one that it computes.
+    _, more, _ = run("-k", "eight_bit", OPDOCK_TEST_NIGHTLY="1")
+    matmuls = [line for line in [*lines, *more] if line.startswith("matmul")]
     # Sums of float32 and of integers; plain and GELU, each with a bias and without.
     assert {line.split()[2] for line in matmuls} == {"68", "72"}
     assert {line.split()[4] for line in matmuls} == {"1", "4", "32", "36"}
