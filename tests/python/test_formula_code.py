@@ -34,12 +34,9 @@ print(is_right(), is_open())
 )
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Returns a function that runs a text as a program, with that environment, and returns what it
-    prints."""
-    folder = tmp_path / "cache"
-    folder.mkdir(mode=0o700)
+def runner(folder):
+    """Returns a function that runs a text as a program, with the cache in that folder and more of
+    an environment, and returns what it prints."""
 
     def run(text, warnings=0, **environment):
         done = subprocess.run(
@@ -55,6 +52,22 @@ def run(tmp_path):
         return done.stdout.strip()
 
     return run
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Returns a function that runs programs with a new cache."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    return runner(tmp_path / "cache")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """Returns a cache with the code of CALLS' formula; tests copy it before they change it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    folder.chmod(0o700)
+    runner(folder)(THREE, OPDOCK_JIT="always")
+    return folder
 
 
 def test_code_is_compiled_once_asked_for_and_found_by_later_processes(run):
@@ -107,15 +120,15 @@ print(text.decode().strip(), "|", is_right(), is_open())
     assert "false" in found and found.endswith("| True False")
 
 
-def test_names_do_not_matter(run):
-    run(THREE, OPDOCK_JIT="always")
+def test_names_do_not_matter(compiled):
     other = THREE.replace('"exp(x) * y + 0.5"', '"exp(left) * right + 0.5"')
-    assert run(other) == "[(True, False), (True, True), (True, True)]"
+    assert runner(compiled)(other) == "[(True, False), (True, True), (True, True)]"
 
 
-def test_a_damaged_entry_is_not_used(run, tmp_path):
-    run(THREE, OPDOCK_JIT="always")
-    [library] = (tmp_path / "cache").rglob("formula.so")
+def test_a_damaged_entry_is_not_used(compiled, tmp_path):
+    folder = shutil.copytree(compiled, tmp_path / "cache")
+    assert runner(folder)(THREE) == "[(True, False), (True, True), (True, True)]"
+    [library] = folder.rglob("formula.so")
     library.chmod(0o600)
     library.write_bytes(library.read_bytes()[:-100])
-    assert run(THREE) == "[(True, False), (True, False), (True, False)]"
+    assert runner(folder)(THREE) == "[(True, False), (True, False), (True, False)]"
