@@ -172,15 +172,30 @@ def test_transforms_inside_a_graph():
     torch.testing.assert_close(compiled(x), wanted(x))
     batched = torch.compile(torch.vmap(OPS.silu), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(batched(x), torch.nn.functional.silu(x))
+    softmax = torch.compile(OPS.softmax, fullgraph=True, backend="aot_eager")
     forward_ad = torch.autograd.forward_ad
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(x, x.flip(0))
-        silu = torch.compile(OPS.silu, fullgraph=True, backend="aot_eager")
-        found, wanted = silu(dual), torch.nn.functional.silu(dual)
-        torch.testing.assert_close(*(forward_ad.unpack_dual(y).tangent for y in (found, wanted)))
-        softmax = torch.compile(OPS.softmax, fullgraph=True, backend="aot_eager")
-        with pytest.raises(opdock.UnsupportedError, match="softmax: found a tensor with a tangent"):
-            softmax(dual)
+    with (
+        forward_ad.dual_level(),
+        pytest.raises(opdock.UnsupportedError, match="softmax: found a tensor with a tangent"),
+    ):
+        softmax(forward_ad.make_dual(x, x))
+
+
+def test_tangents_inside_a_graph():
+    x, tangent = torch.randn(3, 5), torch.randn(3, 5)
+
+    def push(f, x, tangent):
+        return torch.func.jvp(f, (x,), (tangent,))[1]
+
+    wanted = push(torch.nn.functional.silu, x, tangent)
+    for backend in ("eager", "aot_eager"):
+        compiled = torch.compile(push, fullgraph=True, backend=backend)
+        torch.testing.assert_close(compiled(OPS.silu, x, tangent), wanted)
+    silu = torch.compile(OPS.silu, fullgraph=True, backend="aot_eager")
+    with torch.autograd.forward_ad.dual_level():
+        found = silu(torch.autograd.forward_ad.make_dual(x, tangent))
+        found = torch.autograd.forward_ad.unpack_dual(found).tangent
+    torch.testing.assert_close(found, wanted)
 
 
 def test_sizes_are_read_without_guards():

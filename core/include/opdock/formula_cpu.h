@@ -11,9 +11,9 @@
  * different pieces. Results may be the memory of inputs, at the same positions.
  *
  * A formula with sums over rows, a gradient, leaves the sums of chunks of rows, which the host adds
- * up. A piece is then a part of a chunk, some of its columns; pieces are counted chunk by chunk. The
- * `data` of a result that is summed are doubles: a sum for each column has chunks x columns of them,
- * a sum of all numbers one for each piece. Each piece writes its own.
+ * up. A piece is then a part of a chunk, some of its columns; pieces are counted chunk by chunk.
+ * The `data` of a result that is summed are doubles: a sum for each column has chunks x columns of
+ * them, a sum of all numbers one for each piece. Each piece writes its own.
  */
 #ifndef OPDOCK_FORMULA_CPU_H_
 #define OPDOCK_FORMULA_CPU_H_

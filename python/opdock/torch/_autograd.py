@@ -30,7 +30,7 @@ def kernel_of(op, find):
     """Returns the Autograd kernel of `op`. find(name): returns the Op of a gradient's op."""
 
     def kernel(keyset, *args, **keywords):
-        if forward_ad._current_level >= 0 and _tangents.has_any((*args, *keywords.values())):
+        if _tangents.may_be_any() and _tangents.has_any((*args, *keywords.values())):
             return _tangents.call(op, op.bind(args, keywords))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, *keywords.values()):
             return _record(op, find, keyset, op.bind(args, keywords))

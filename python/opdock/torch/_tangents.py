@@ -7,11 +7,24 @@ from torch.autograd import forward_ad
 from opdock import _formula_tangent
 
 
+def may_be_any():
+    """Returns whether tensors may have tangents now. A graph that torch.compile has made of
+    torch.func.jvp does not tell forward_ad so."""
+    return (
+        forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
+def _unpack(x):
+    """Returns the tensor without its tangent, and that or None. torch has no level but 0."""
+    return torch._VF._unpack_dual(x, level=0)
+
+
 def has_any(values):
     """Returns whether a tensor among values, or in their lists, has a tangent."""
     for value in values:
         for x in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(x, torch.Tensor) and forward_ad.unpack_dual(x).tangent is not None:
+            if isinstance(x, torch.Tensor) and _unpack(x)[1] is not None:
                 return True
     return False
 
@@ -25,7 +38,7 @@ def call(op, values):
     tangents = {}
     for name, x in named.items():
         if isinstance(x, torch.Tensor):
-            named[name], tangent = forward_ad.unpack_dual(x)
+            named[name], tangent = _unpack(x)
             if tangent is not None:
                 tangents[name] = tangent
 
@@ -37,4 +50,4 @@ def call(op, values):
     # the transforms outside of this level, see them.
     result = op.overload(*named.values())
     found = _formula_tangent.tangent(op.name, result, named, tangents, gradient)
-    return forward_ad.make_dual(result, found)
+    return torch._VF._make_dual(result, found, level=0)
