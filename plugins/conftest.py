@@ -31,6 +31,7 @@ collect_ignore_glob = [] if torch else ["*/test_*.py"]
 def pytest_configure(config):
     testing.pytest_configure(config)
     config.addinivalue_line("markers", "own_kernels: calls no op that is a formula")
+    config.addinivalue_line("markers", "pairs: runs for pairs of values on software GPUs too")
 
 
 def sample(items, most, seed):

@@ -44,7 +44,8 @@ def fewest(items, ways):
 
 def chosen(items):
     """The set of the items that run: each two values of two parameters together, or each value with
-    OPDOCK_TEST_WAYS=1; all of them if OPDOCK_TEST_NIGHTLY is set."""
+    OPDOCK_TEST_WAYS=1 of tests that are not marked "pairs"; all of them if OPDOCK_TEST_NIGHTLY is
+    set."""
     if "OPDOCK_TEST_NIGHTLY" in os.environ:
         return set(items)
     tests = defaultdict(list)
@@ -52,4 +53,9 @@ def chosen(items):
         device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
         tests[item.nodeid.split("[")[0], device].append(item)
     ways = int(os.environ.get("OPDOCK_TEST_WAYS", 2))
-    return set().union(*(fewest(cases, ways) for cases in tests.values()))
+    return set().union(
+        *(
+            fewest(cases, 2 if cases[0].get_closest_marker("pairs") else ways)
+            for cases in tests.values()
+        )
+    )

@@ -75,6 +75,7 @@ def test_shapes(device, dtype, rows, shape, transposed):
     check(device, x, q, scales(q.shape[0], k), random(n, dtype, 4), transposed=transposed)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("groups", [1, 2, 5, 10, 12, 30, 60, 240, 480, 960])
 @pytest.mark.parametrize("rows", [1, 6, 40])
 @pytest.mark.parametrize("transposed", [True, False])

@@ -38,6 +38,7 @@ def check(reference, assert_close, device, x, **options):
     )
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("length", row_cases.LENGTHS + [131072])
 def test_row_lengths(reference, assert_close, device, dtype, length):
     check(reference, assert_close, device, random((5, length), dtype, length), scale=0.7)

@@ -26,6 +26,7 @@ def check(reference, assert_close, device, x, **options):
     assert_close(found, reference.softmax(x.double(), **options), COMPUTED)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
     check(reference, assert_close, device, random((5, length), dtype, length), scale=0.7)
@@ -47,6 +48,7 @@ def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, leng
         check(reference, assert_close, device, x)
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("length", [19, 256, 520, 1000])
 @pytest.mark.parametrize(
     "shape",
