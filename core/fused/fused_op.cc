@@ -34,7 +34,7 @@ FusedOp& op_of(const opdock_call* call) {
 // Returns what plan_fused() has chosen.
 FusedInstance& instance_of(const opdock_call* call) {
   return *reinterpret_cast<FusedInstance*>(
-      static_cast<uintptr_t>(*static_cast<const uint64_t*>(call->state)));
+      static_cast<uintptr_t>(static_cast<const uint64_t*>(call->state)[kPlanInstance]));
 }
 
 // Runs `body`, and turns what it throws into the call's error.

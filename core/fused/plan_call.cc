@@ -112,23 +112,28 @@ void repeat(const RecentPlan& known, opdock_plan* plan) {
 
 void plan_call(FusedOp& op, const opdock_call* call, const opdock_value* args, uint32_t num_args,
                opdock_plan* plan) {
-  CallKey key(op.number, call->device);
-  key.add(args, num_args, 1);
-  ThreadCalls* const calls = key.is_complete() ? ThreadOwn<ThreadCalls>::get() : nullptr;
-  const RecentPlan* known = calls == nullptr ? nullptr : calls->plans.find(key);
+  ThreadCalls* const calls = ThreadOwn<ThreadCalls>::get();
+  bool is_kept = false;
+  plan->state[kPlanNumber] = 0;
+  if (calls != nullptr) {
+    calls->begin(op.number, call->device, args, num_args);
+    plan->state[kPlanNumber] = calls->number;
+    is_kept = calls->key.is_complete();
+  }
+  const RecentPlan* known = is_kept ? calls->plans.find(calls->key) : nullptr;
   if (known != nullptr) {
     repeat(*known, plan);
-    plan->state[0] = reinterpret_cast<uintptr_t>(known->instance);
+    plan->state[kPlanInstance] = reinterpret_cast<uintptr_t>(known->instance);
     return;
   }
   FusedInstance& instance = op.instance(args, num_args);
   fill_in(op, instance, args, call->device.type == OPDOCK_CPU, plan);
-  plan->state[0] = reinterpret_cast<uintptr_t>(&instance);
-  if (calls == nullptr) return;
-  calls->plans.keep(key, {&instance,
-                          {plan->outputs, plan->outputs + plan->num_outputs},
-                          plan->workspace_bytes,
-                          plan->workspace_alignment});
+  plan->state[kPlanInstance] = reinterpret_cast<uintptr_t>(&instance);
+  if (!is_kept) return;
+  calls->plans.keep(calls->key, {&instance,
+                                 {plan->outputs, plan->outputs + plan->num_outputs},
+                                 plan->workspace_bytes,
+                                 plan->workspace_alignment});
 }
 
 }  // namespace opdock

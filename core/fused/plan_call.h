@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "fused/fused_op.h"
@@ -9,8 +10,13 @@
 
 namespace opdock {
 
-// Fills in the plan, whose state becomes the address of the FusedInstance that the run takes.
-// Throws Error or formula::Error.
+// What a plan leaves to its run: the words of opdock_plan.state.
+enum PlanWord : size_t {
+  kPlanInstance,  // the address of the FusedInstance
+  kPlanNumber,    // ThreadCalls::number; 0: the thread keeps no calls
+};
+
+// Fills in the plan. Throws Error or formula::Error.
 void plan_call(FusedOp& op, const opdock_call* call, const opdock_value* args, uint32_t num_args,
                opdock_plan* plan);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fused/recent_calls.h"
 
+#include <atomic>
+
 namespace opdock {
 namespace {
 
@@ -68,6 +70,11 @@ void CallKey::add(const opdock_value* values, uint32_t count, uint64_t unit) {
     }
     add(value.tag | (is_bool && value.as.i64 != 0 ? 256 : 0));
   }
+}
+
+uint64_t ThreadCalls::first_number() {
+  static std::atomic<uint64_t> threads{0};
+  return (threads.fetch_add(1, std::memory_order_relaxed) + 1) << 40;
 }
 
 }  // namespace opdock

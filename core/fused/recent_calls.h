@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "formula/device_launch.h"
 #include "fused/device_kernels.h"
 #include "opdock/plugin.h"
 
@@ -22,8 +23,15 @@ struct FusedInstance;
 // same way: keys are compared as a whole, and a hash only says where to look.
 class CallKey {
  public:
+  CallKey() = default;
   // op: FusedOp::number.
-  CallKey(uint64_t op, opdock_device device) {
+  CallKey(uint64_t op, opdock_device device) { begin(op, device); }
+
+  // Forgets what was added before.
+  void begin(uint64_t op, opdock_device device) {
+    count_ = 0;
+    hash_ = 0;
+    is_complete_ = true;
     add(op);
     add(static_cast<uint64_t>(static_cast<uint32_t>(device.type)) << 32 |
         static_cast<uint32_t>(device.index));
@@ -116,6 +124,27 @@ class RecentCalls {
 struct ThreadCalls {
   RecentCalls<RecentPlan> plans;
   RecentCalls<RecentRun> runs;
+  // The key of the thread's last plan or run. A run adds its results to what its plan has left
+  // here, and knows by the number that it is its own plan's: each change of the key has another
+  // one, in all threads together.
+  CallKey key;
+  uint64_t number = first_number();
+
+  void begin(uint64_t op, opdock_device device, const opdock_value* args, uint32_t num_args) {
+    ++number;
+    key.begin(op, device);
+    key.add(args, num_args, unit_of(device));
+  }
+  void add_results(opdock_device device, const opdock_value* results, uint32_t num_results) {
+    ++number;
+    key.add(results, num_results, unit_of(device));
+  }
+
+ private:
+  static uint64_t first_number();
+  static uint64_t unit_of(opdock_device device) {
+    return device.type == OPDOCK_CPU ? 1 : formula::kAddressUnit;
+  }
 };
 
 }  // namespace opdock

@@ -12,6 +12,7 @@
 #include "fused/call_data.h"
 #include "fused/cpu_run.h"
 #include "fused/graph_tensors.h"
+#include "fused/plan_call.h"
 #include "fused/recent_calls.h"
 #include "fused/run_sums.h"
 
@@ -42,12 +43,17 @@ opdock_status run_call(const FusedOp& op, FusedInstance& instance, const opdock_
   if (instance.has_sums && !is_one_run) return run_sums(call, instance, args, results);
   const Graph& graph = instance.graph;
   CallData data(instance, args, results);
-  CallKey key(op.number, call->device);
-  const uint64_t unit = call->device.type == OPDOCK_CPU ? 1 : formula::kAddressUnit;
-  key.add(args, num_args, unit);
-  key.add(results, num_results, unit);
-  ThreadCalls* const calls = key.is_complete() ? ThreadOwn<ThreadCalls>::get() : nullptr;
-  const RecentRun* known = calls == nullptr ? nullptr : calls->runs.find(key);
+  ThreadCalls* const calls = ThreadOwn<ThreadCalls>::get();
+  bool is_kept = false;
+  uint64_t number = static_cast<const uint64_t*>(call->state)[kPlanNumber];
+  if (calls != nullptr) {
+    // Another call may have come between the plan and the run.
+    if (calls->number != number) calls->begin(op.number, call->device, args, num_args);
+    calls->add_results(call->device, results, num_results);
+    number = calls->number;
+    is_kept = calls->key.is_complete();
+  }
+  const RecentRun* known = is_kept ? calls->runs.find(calls->key) : nullptr;
   if (known != nullptr && known->instance == &instance &&
       !((known->has_row_results || instance.has_parts) && data.shares(instance)))
     return run(call, *known, &data);
@@ -82,7 +88,9 @@ opdock_status run_call(const FusedOp& op, FusedInstance& instance, const opdock_
                                 parts.inputs.data(), parts.results.data(), parts.scalars.data());
   }
   const opdock_status status = run(call, how, &data);
-  if (status == OPDOCK_OK && calls != nullptr) calls->runs.keep(key, std::move(how));
+  // Preparing may have called a hook of the program, which may have made calls of its own.
+  if (status == OPDOCK_OK && is_kept && calls->number == number)
+    calls->runs.keep(calls->key, std::move(how));
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 #include <string>
 
 namespace opdock {
@@ -114,6 +115,27 @@ TEST(CallKey, IsNotCompleteForWhatItCannotHold) {
   CallKey key = call.key();
   for (int i = 0; i < 100; ++i) key.add(call.values, call.count, 16);
   EXPECT_FALSE(key.is_complete());
+}
+
+TEST(ThreadCalls, KnowByANumberWhoseKeyTheyHave) {
+  ThreadCalls calls, others;  // of two threads
+  Call call;
+  const CallKey wanted = call.key();
+  calls.begin(call.op, call.device, call.values, call.count);
+  others.begin(call.op, call.device, call.values, call.count);
+  EXPECT_TRUE(same(calls.key, wanted));
+  EXPECT_NE(calls.number, others.number);
+  std::set<uint64_t> numbers = {0, calls.number};
+  calls.add_results(call.device, call.values, 1);
+  EXPECT_FALSE(same(calls.key, wanted));
+  EXPECT_TRUE(numbers.insert(calls.number).second);
+  CallKey both(call.op, call.device);
+  both.add(call.values, call.count, call.unit);
+  both.add(call.values, 1, call.unit);
+  EXPECT_TRUE(same(calls.key, both));
+  calls.begin(call.op, call.device, call.values, call.count);
+  EXPECT_TRUE(same(calls.key, wanted));
+  EXPECT_TRUE(numbers.insert(calls.number).second);
 }
 
 TEST(RecentCalls, AreFoundByTheirWholeKey) {
