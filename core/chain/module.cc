@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/fork_aware_lock.h"
@@ -183,10 +184,14 @@ Status opdock_module::find(const std::string& name, opdock_kernel** out) {
   std::atomic<bool> announced{true};
   HookedProgress progress(runtime->hooks(), &announced);
   const JitContext context = jit_context(runtime, &progress, &reasons);
-  CompileRequest wanted = request;
   const bool named =
-      std::find(wanted.kernels.begin(), wanted.kernels.end(), name) != wanted.kernels.end();
-  if (!named) wanted.kernels = {name};
+      std::find(request.kernels.begin(), request.kernels.end(), name) != request.kernels.end();
+  std::optional<CompileRequest> other;
+  if (!named) {
+    other = request;
+    other->kernels = {name};
+  }
+  const CompileRequest& wanted = named ? request : *other;
   CompiledImagePtr own;
   Kernels* loaded = LoadedModule::get(wanted, driver, device, context, &own, &reasons);
   if (const auto ptx = loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
