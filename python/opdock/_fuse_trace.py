@@ -10,6 +10,7 @@ as "a[1] * 2.0" or "a[0].shape[1]". It becomes a parameter of the formula. When 
 its value, that is noted as a fact: the traced result then serves only calls with the same value.
 """
 
+import functools
 import linecache
 import os
 import sys
@@ -81,6 +82,7 @@ def _steps(error):
         step = step.tb_next
 
 
+@functools.lru_cache(maxsize=1024)  # Each operation asks for each frame above it.
 def _is_library(file):
     """Returns whether a file belongs to Opdock, an array library, or Python's own machinery."""
     if file.startswith("<frozen"):
