@@ -20,6 +20,8 @@ gradients = { "bias, x" = "mine_gelu_backward(grads[0], x, bias, approximate=app
 schema = """mine_gelu_backward(Tensor grad, Tensor x, Tensor bias, *, str approximate="tanh") -> \\
   (Tensor, Tensor)"""
 gradient-of = "mine_gelu"
+rows = ["x", "grad"]
+broadcast = ["bias"]
 
 [[op]]
 schema = "mine_norm(Tensor x, Tensor? weight=None, *, float eps=1e-5) -> Tensor"
@@ -59,6 +61,21 @@ torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 assert none is None
 check_gradients("mine_norm", x[0, :3].detach().numpy(), bias.detach().numpy(), eps=0.1)
 check_gradients("mine_norm", x[0, :3].detach().numpy(), eps=0.1)
+
+# What computed them: code that the plugin brings of the gradient that it declares, whose bias has a
+# sum over rows; the interpreter for the one that it does not.
+def ways(op):
+    (record,) = [one for one in opdock.explain(op)["chain"] if one["device"] == "cpu"]
+    told = record["formula"]
+    return told["plugin"], told["compiled"], told["interpreted"]
+assert ways("mine_gelu_backward") == (2, 0, 0), ways("mine_gelu_backward")
+assert ways("mine_norm_backward")[0] == 0, ways("mine_norm_backward")
+try:
+    opdock.ops.mine_gelu_backward(grad, x.detach(), x.detach())
+except opdock.OpdockError as problem:
+    assert "'bias'" in str(problem), problem
+else:
+    raise AssertionError("a bias with rows was taken, which the rules refuse")
 print("compared")
 """
 
