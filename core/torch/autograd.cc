@@ -1,8 +1,7 @@
-// Implements the recorder. Each call becomes a node of autograd's graph, whose backward pass calls
+// Implements the recorder: each call becomes a node of autograd's graph, whose backward pass calls
 // the operators of the declared gradients. They are called through torch's dispatcher, so that a
 // second derivative is recorded, or refused, as for any other call.
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -319,17 +318,6 @@ class RecorderOfTorch final : public Recorder {
   }
 
   void drop(void* record) override { delete static_cast<NodePointer*>(record); }
-
-  NewTensor allocate(int32_t ndim, const int64_t* sizes, const int64_t* strides,
-                     int32_t dtype) override {
-    const auto count = static_cast<size_t>(ndim);
-    auto made = std::make_unique<at::Tensor>(at::detail::empty_strided_cpu(
-        {sizes, count}, {strides, count}, static_cast<at::ScalarType>(dtype)));
-    const NewTensor out = {reinterpret_cast<AtenTensorOpaque*>(made.get()), made->sizes().data(),
-                           made->strides().data(), made->mutable_data_ptr()};
-    made.release();
-    return out;
-  }
 
  private:
   static RecordedCall* node(NodePointer* record) {

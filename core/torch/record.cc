@@ -250,9 +250,11 @@ Recorder* recorder = nullptr;
 std::atomic<bool> uses_recorder = true;
 
 std::string open_recorder(const std::string& path, const std::string& wanted) {
-  if (recorder != nullptr) return "";
+  if (recorder != nullptr && recorder->built_for == wanted) return "";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return dlerror();
+  if (library == nullptr)
+    return std::string(dlerror()) + "; wanted a recorder for torch " + wanted +
+           "; build Opdock with this torch";
   const auto make =
       reinterpret_cast<decltype(&opdock_torch_recorder)>(dlsym(library, "opdock_torch_recorder"));
   Recorder* const found = make == nullptr ? nullptr : make();

@@ -70,16 +70,7 @@ class Differentiable {
   virtual bool leave(const std::exception_ptr& error) const = 0;
 };
 
-// A new tensor, whose memory and numbers belong to its handle.
-struct NewTensor {
-  AtenTensorOpaque* handle;  // new
-  const int64_t* sizes;
-  const int64_t* strides;
-  void* data;
-};
-
-// Records calls, and allocates their results. All functions may throw, and may be called by any
-// thread.
+// Records calls. All functions may throw, and may be called by any thread.
 class Recorder {
  public:
   // The build of torch that the recorder serves, as in its file's name, its commit, and whether it
@@ -95,11 +86,6 @@ class Recorder {
   virtual void finish(void* record, AtenTensorOpaque* const* results, const uint32_t* counts) = 0;
   // Deletes a record of a call that has failed. Does not throw.
   virtual void drop(void* record) = 0;
-
-  // Allocates an uninitialised tensor on the CPU. aoti_torch_empty_strided does the same through
-  // torch's dispatcher, which costs more than the allocation. dtype: torch's number.
-  virtual NewTensor allocate(int32_t ndim, const int64_t* sizes, const int64_t* strides,
-                             int32_t dtype) = 0;
 
  protected:
   ~Recorder() = default;

@@ -3,10 +3,8 @@
 
 #include <array>
 #include <cstring>
-#include <exception>
 #include <utility>
 
-#include "record.h"
 #include "state.h"
 
 namespace opdock::torch {
@@ -107,21 +105,6 @@ AtenTensorHandle allocate_aligned(const opdock_output& output, const int64_t* st
   return made;
 }
 
-// Allocates a result on the CPU without torch's dispatcher.
-bool allocate_directly(const opdock_output& output, const int64_t* strides, int32_t dtype,
-                       AtenTensorHandle* handle, opdock_tensor* tensor) {
-  try {
-    const NewTensor made = recorder->allocate(output.ndim, output.shape, strides, dtype);
-    tensor->shape = const_cast<int64_t*>(made.sizes);
-    tensor->strides = const_cast<int64_t*>(made.strides);
-    tensor->data = made.data;
-    *handle = made.handle;
-    return true;
-  } catch (const std::exception&) {
-    return false;  // torch has no memory
-  }
-}
-
 // Alignment of memory that torch allocates, on any device.
 constexpr uint64_t kTorchAlignment = 64;
 
@@ -180,17 +163,15 @@ bool allocate(const opdock_output& output, opdock_device device, AtenTensorHandl
   const bool on_cpu = device.type == OPDOCK_CPU;
   const int32_t type = on_cpu ? cpu_type() : cuda_type();
   const int32_t index = on_cpu ? -1 : device.index;
-  *tensor = {nullptr, device, output.ndim, output.dtype, nullptr, nullptr, 0};
   AtenTensorHandle made = nullptr;
   if (output.alignment > kTorchAlignment) {
     made = allocate_aligned(output, strides, dtype, type, index);
-  } else if (on_cpu && recorder != nullptr && uses_recorder) {
-    return allocate_directly(output, strides, dtype, handle, tensor);
   } else if (aoti_torch_empty_strided(output.ndim, output.shape, strides, dtype, type, index,
                                       &made) != 0) {
     made = nullptr;
   }
   if (made == nullptr) return false;
+  *tensor = {nullptr, device, output.ndim, output.dtype, nullptr, nullptr, 0};
   if (aoti_torch_get_sizes(made, &tensor->shape) != 0 ||
       aoti_torch_get_strides(made, &tensor->strides) != 0 ||
       torch_get_mutable_data_ptr(made, &tensor->data) != 0) {
