@@ -6,11 +6,11 @@ build makes one for the torch that it finds, and it is used with exactly that on
 kernels of _autograd.py record.
 """
 
-import functools
-
 import torch
 
 from opdock import _opdock
+
+_problem = "libopdock_torch has no guard for operators here (_library.py)"
 
 
 def file():
@@ -18,11 +18,14 @@ def file():
     return f"libopdock_torch_autograd-{torch.__version__}.so"
 
 
-@functools.cache
-def problem():
-    """Returns why calls are recorded in Python, or None. The first call opens the library."""
-    from opdock.torch._register import register_gradient  # it imports this module
-
+def open_library(register_gradient):
+    """Opens the library for the operators that are implemented from now on."""
+    global _problem
     abi = int(torch.compiled_with_cxx11_abi())
     build = f"{torch.__version__} {torch.version.git_version} {abi}"
-    return _opdock.torch_open_recorder(file(), build, register_gradient)
+    _problem = _opdock.torch_open_recorder(file(), build, register_gradient)
+
+
+def problem():
+    """Returns why calls are recorded in Python, or None."""
+    return _problem

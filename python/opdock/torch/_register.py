@@ -8,7 +8,7 @@ import torch
 from opdock import _load, _opdock, _runtime
 from opdock._errors import ArgumentError, InvalidArgumentError, NotFoundError, UnsupportedError
 from opdock._formula import Formula, formula
-from opdock.torch import _autocast, _autograd, _fake, _library, _sharding, _vmap
+from opdock.torch import _autocast, _autograd, _fake, _library, _recorder, _sharding, _vmap
 from opdock.torch._op import Op
 from opdock.torch._schema import schema
 
@@ -188,6 +188,10 @@ def register_gradient(name, gradient, params):
     find = _finder(op) if op.formula is None else _gradient_of
     found = find((op, tuple(params.split())) if gradient is None else gradient)
     return found.function, found.name
+
+
+if _library.has_guard():
+    _recorder.open_library(register_gradient)
 
 
 def _gradient_of(key):
