@@ -100,6 +100,21 @@ DeviceShape shape_of(const Graph& graph, int64_t rows, int64_t columns, int64_t 
       .shape;
 }
 
+// Makes the grouped tensors of a formula over integers what they are in calls, the scales of
+// quantized numbers: float32, of a single dimension.
+void make_scales(const Schema& schema, const formula::Formula& formula, Type type,
+                 std::vector<Argument>* arguments) {
+  if (!formula::is_integer(type)) return;
+  const Graph graph = formula.graph(*arguments);
+  for (size_t i = 0; i < arguments->size(); ++i) {
+    for (const formula::Input& input : graph.inputs()) {
+      if (!input.is_grouped || input.name != schema.params[i].name) continue;
+      (*arguments)[i].type = Type::kFloat32;
+      (*arguments)[i].rank = 1;
+    }
+  }
+}
+
 // Calls visit(arguments) for each type and each combination of choices, the first parameter's
 // fastest. Returns false if some are beyond kMaxChoices.
 template <class Visit>
@@ -121,6 +136,7 @@ bool for_each_combination(const Schema& schema, const formula::Formula& formula,
       std::vector<Argument> arguments;
       for (size_t i = 0; i < choices.size(); ++i) arguments.push_back(choices[i][at[i]]);
       try {
+        make_scales(schema, formula, type, &arguments);
         visit(std::move(arguments));
       } catch (const formula::Error&) {
         // The formula does not take these arguments, so that no call has them.

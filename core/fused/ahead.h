@@ -28,12 +28,12 @@ struct AheadGraphs {
   bool is_whole = true;  // no combination of choices is beyond kMaxChoices
 };
 
-// Returns the graphs of calls whose tensors all have one of `types` and rows: for each type and
-// each combination of the op's bools, of the strings with which the formula compares and another
-// one, of float32, float16 and bfloat16 where it takes a dtype, and of optional arguments that are
-// there or not; the defaults come first. Formulas with reductions also
-// have a graph for tensors behind the first one that are the same in all rows. formula: over
-// formula_parameters(schema).
+// Returns the graphs of calls whose tensors all have one of `types` and rows (grouped tensors
+// beside integers are float32, as the scales of quantized numbers are): for each type and each
+// combination of the op's bools, of the strings with which the formula compares and another one, of
+// float32, float16 and bfloat16 where it takes a dtype, and of optional arguments that are there or
+// not; the defaults come first. Formulas with reductions also have a graph for tensors behind the
+// first one that are the same in all rows. formula: over formula_parameters(schema).
 AheadGraphs ahead_graphs(const Schema& schema, const formula::Formula& formula,
                          const std::vector<formula::Type>& types);
 

@@ -12,8 +12,8 @@ import pytest
 
 ONE_OF_EACH = """
 import json, numpy, opdock
-def formula(op, *args):
-    name = "activation/" + op
+def formula(op, *args, plugin="activation"):
+    name = plugin + "/" + op
     opdock.load(name)(*args)
     (record,) = [one for one in opdock.explain(name)["chain"] if one["device"] == "cpu"]
     return record["formula"]
@@ -23,6 +23,7 @@ print(json.dumps({
     "silu": formula("silu", x),
     "bias_relu": formula("bias_relu", x, bias),
     "gelu_mul_backward": formula("gelu_mul_backward", x, x, x),
+    "dequantize": formula("dequantize", numpy.ones((4, 64), numpy.int8), bias, plugin="dequantize"),
     "rows": formula("silu_mul", x[:, :0], x[:, :0]),
 }))
 """
@@ -38,7 +39,7 @@ def asked(**variables):
 def test_the_code_of_a_plugin_serves(limit):
     found = asked(OPDOCK_CPU_LEVEL=limit)
     assert found["before"] is None  # nothing has been computed yet
-    for op in ("silu", "bias_relu"):
+    for op in ("silu", "bias_relu", "dequantize"):
         told = found[op]
         assert (told["plugin"], told["compiled"], told["interpreted"]) == (1, 0, 0), (op, told)
         if platform.machine() == "x86_64":

@@ -69,6 +69,22 @@ TEST(Ahead, OtherTextsAndDtypesAreChoices) {
   EXPECT_EQ(num_different(types.graphs), 3u);
 }
 
+TEST(Ahead, ScalesOfIntegersAreFloat32) {
+  const std::string schema_text = "f(Tensor q, Tensor scale) -> Tensor";
+  const std::string text = "q * grouped(scale)";
+  const AheadGraphs ahead = graphs_of(schema_text, text, {Type::kInt8, Type::kBfloat16});
+  ASSERT_EQ(ahead.graphs.size(), 2u);
+  const Schema schema = *parse_schema(schema_text, nullptr);
+  const formula::Formula formula(text, formula_parameters(schema));
+  formula::Argument q, scale;  // of a call
+  q.type = Type::kInt8;
+  scale.type = Type::kFloat32;
+  scale.rank = 1;
+  EXPECT_EQ(cpu_code_name(ahead.graphs[0]), cpu_code_name(formula.graph({q, scale})));
+  q.type = scale.type = Type::kBfloat16;
+  EXPECT_EQ(cpu_code_name(ahead.graphs[1]), cpu_code_name(formula.graph({q, scale})));
+}
+
 TEST(Ahead, CpuCodeHasANameOfItsOwnContents) {
   const auto code_of = [](const char* text, Type type) {
     AheadCpuCode code;
