@@ -32,7 +32,7 @@ struct Room {
   std::vector<const char*> tiles;
 };
 
-// For one thread and one call.
+// Serves one thread in one call.
 class BlockRunner {
  protected:
   BlockRunner(const CpuProgram& program, const Space& space, const void* const* inputs,

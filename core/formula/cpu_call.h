@@ -21,7 +21,7 @@ class CpuCall {
   CpuCall(const CpuCall&) = delete;
   CpuCall& operator=(const CpuCall&) = delete;
 
-  // For a graph with sums over rows, whose code leaves the sums of chunks of rows.
+  // Is called for a graph with sums over rows, whose code leaves the sums of chunks of rows.
   void set_sums(const Interpreter::Sums& sums);
 
   const opdock_formula_call* get() const { return &call_; }

@@ -11,7 +11,7 @@ namespace opdock::formula {
 // Each returns the source of one kernel, as device_template() does; name: "" if it is no template.
 std::string device_element_kernel(const Graph& graph, const DeviceShape& shape,
                                   const std::string& name);
-// For DeviceShape::transposed.
+// Returns the kernel for DeviceShape::transposed.
 std::string device_tile_kernel(const Graph& graph, const DeviceShape& shape,
                                const std::string& name);
 

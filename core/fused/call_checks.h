@@ -1,4 +1,5 @@
-// What a formula refuses in the tensors of a call. All functions throw Error or formula::Error.
+// Checks what a formula refuses in the tensors of a call. All functions throw Error or
+// formula::Error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -15,7 +15,7 @@ namespace opdock {
 
 struct Invocation;
 
-// What computes a formula's calls on the CPU.
+// Says what computes a formula's calls on the CPU.
 enum class CpuWay : uint8_t {
   kNone,         // there was no call yet
   kInterpreter,  // formula/interpreter.h

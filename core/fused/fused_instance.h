@@ -33,8 +33,8 @@ struct FusedInstance {
   const bool has_parts;           // whether a tensor is read or written in parts
   std::vector<uint32_t> tensors;  // the parameter of each of the graph's inputs
   std::vector<uint32_t> numbers;  // the parameter of each of its scalars
-  // For each result of the graph: the op's result that it belongs to, and the part of that. The
-  // gradient of a tensor that is not there is None, and no result of the graph.
+  // The op's result to which each result of the graph belongs, and the part of that. The gradient
+  // of a tensor that is not there is None, and no result of the graph.
   std::vector<uint32_t> of_results;
   std::vector<formula::Part> result_parts;
   // Gradients: of each result, how it is summed and the parameter whose gradient it is. The graph's

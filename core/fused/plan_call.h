@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-// What a plan leaves to its run: the words of opdock_plan.state.
+// The words of opdock_plan.state, which a plan leaves to its run.
 enum PlanWord : size_t {
   kPlanInstance,  // the address of the FusedInstance
   kPlanNumber,    // ThreadCalls::number; 0: the thread keeps no calls

@@ -45,7 +45,7 @@ struct Operator {
   // Until an op's plan for a GPU has asked for no workspace. An op without new results is called
   // directly then; if it does need a workspace one day, libopdock allocates it.
   mutable bool needs_workspace = true;
-  // What the recorder takes for the operator; NULL: it does not record it.
+  // Stands for the operator in the recorder; NULL: the recorder does not record it.
   void* recorded = nullptr;
 };
 

@@ -82,7 +82,7 @@ uint32_t place_in(const std::vector<uint32_t>& indices, uint32_t index) {
   return UINT32_MAX;
 }
 
-// What the gradients of an operator are computed from, for an op that declares them and for a
+// Tells what the gradients of an operator are computed from, of an op that declares them or of a
 // formula.
 class GradientPlans : public Differentiable {
  public:

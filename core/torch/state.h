@@ -47,7 +47,8 @@ inline bool is_plain_thread() {
   return keys != nullptr && keys[0] == 0;
 }
 
-// What has to see a tensor besides the op itself: nothing, a recorder of reverse mode, or Python.
+// Says who has to see a tensor besides the op itself: nobody, a recorder of reverse mode, or
+// Python.
 enum class Need { kNothing, kRecord, kPython };
 
 // Returns what has to see a tensor with autograd data.

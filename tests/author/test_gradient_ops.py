@@ -62,8 +62,8 @@ assert none is None
 check_gradients("mine_norm", x[0, :3].detach().numpy(), bias.detach().numpy(), eps=0.1)
 check_gradients("mine_norm", x[0, :3].detach().numpy(), eps=0.1)
 
-# What computed them: code that the plugin brings of the gradient that it declares, whose bias has a
-# sum over rows; the interpreter for the one that it does not.
+# The plugin brings code of the gradient that it declares, whose bias has a sum over rows; the
+# interpreter computes the one that it does not declare.
 def ways(op):
     (record,) = [one for one in opdock.explain(op)["chain"] if one["device"] == "cpu"]
     told = record["formula"]

@@ -15,7 +15,7 @@ CASES = re.findall(r"^def case_(\w+)", PROGRAM.read_text(), re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """What both processes found: {case: "" or a traceback} of each."""
+    """Gives what both processes found: {case: "" or a traceback} of each."""
     import torch
 
     if not torch.distributed.is_gloo_available():

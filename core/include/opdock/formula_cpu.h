@@ -57,8 +57,8 @@ typedef struct opdock_formula_call {
   const opdock_formula_tensor* inputs;
   const opdock_formula_tensor* results;
   const opdock_formula_number* numbers;
-  /* Of a formula with sums over rows: the rows of a chunk, of which the last chunk may have fewer,
-   * and the parts of a chunk, each of OPDOCK_FORMULA_PIECE columns but the last. Else 0. */
+  /* The rows of a chunk of a formula with sums over rows (the last chunk may have fewer), and the
+   * parts of a chunk, each of OPDOCK_FORMULA_PIECE columns but the last. 0 without such sums. */
   int64_t chunk_rows;
   int64_t parts;
 } opdock_formula_call;

@@ -204,7 +204,7 @@ def _ways(sharding, op, values, specs):
                 found = [None if s is None else _place(t, s, ndim, dim) for t, s in outputs]
         except LookupError:
             continue
-        # What was broadcast has a gradient that is a sum over the rows: each rank has a part of it.
+        # The gradient of a broadcast tensor is a sum over the rows: each rank has a part of it.
         yield (
             [
                 None if s is None else Partial("sum") if at is None else Shard(at)

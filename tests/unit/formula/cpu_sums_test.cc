@@ -133,7 +133,7 @@ TEST(CpuSums, AreThoseOfTheInterpreter) {
       Found found = compute(graph, compiled.function(g), &inputs, {rows, columns}, 1);
       check(graph, &found, &wanted, what);
       if (HasFatalFailure()) return;
-      // The same numbers whatever threads there are.
+      // The number of threads does not change the results.
       Found again = compute(graph, compiled.function(g), &inputs, {rows, columns}, 3);
       for (size_t i = 0; i < found.results.size(); ++i)
         ASSERT_EQ(again.results[i].bytes, found.results[i].bytes) << what;

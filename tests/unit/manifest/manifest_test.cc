@@ -106,7 +106,7 @@ TEST(Manifest, MistakesInTensorRules) {
     EXPECT_FALSE(read(text, &errors)) << one.keys;
     EXPECT_EQ(all(errors), one.expected);
   }
-  // What an op takes less than its formula may be declared, but not what the host finds out.
+  // An op may declare that it takes less than its formula, but not what the host finds out.
   for (const bool is_in_place : {false, true}) {
     const std::string keys = is_in_place ? "in-place = [\"x\"]\n" : "rows = [\"x\"]\n";
     std::string text = kGood;

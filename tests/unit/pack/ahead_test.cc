@@ -184,7 +184,7 @@ TEST(Ahead, WeightsOfRowsAreTheSameInAllRows) {
 
 TEST(Ahead, GradientsOfUsualCalls) {
   const std::string schema = "f(Tensor x, Tensor b) -> Tensor";
-  // Both shapes of b, as none is declared.
+  // b has a graph for either shape, as none is declared.
   const AheadGraphs any = gradients_of(schema, "tanh(x + b)", {"x", "b"}, {});
   ASSERT_EQ(any.graphs.size(), 2u);
   EXPECT_FALSE(any.graphs[0].has_sums());
@@ -214,7 +214,7 @@ TEST(Ahead, GradientsHaveAKernelForTheirSums) {
                                              {"x", "b"}, {"rows x", "broadcast b"})
                                     .graphs,
                                 &kernels));
-  // Of rows of whole vectors, of others, and the one that adds up.
+  // One kernel is for rows of whole vectors, one for others, and one adds up.
   ASSERT_EQ(kernels.names.size(), 3u);
   size_t sums = 0;
   for (size_t at = 0; (at = kernels.source.find("(PartialSums<1> p)", at)) != std::string::npos;
