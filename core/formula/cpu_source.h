@@ -17,11 +17,11 @@ namespace opdock::formula {
 //   void NAME(const opdock_formula_call* call, int64_t begin, int64_t end);
 //   }
 //
-// which computes pieces begin … end - 1 of a call (opdock/formula_cpu.h), of a graph with sums over
-// rows the sums of chunks of rows. It is one of a plugin's
-// simd_sources: compiled once for each OPDOCK_SIMD_LEVEL (opdock/simd_level.hpp), with
-// cpu_source_arguments(). OPDOCK_SIMD_DECLARE and OPDOCK_SIMD_CHOOSE in namespace opdock::formula
-// declare it and choose its level:
+// which computes pieces begin … end - 1 of a call (opdock/formula_cpu.h). If the graph has sums
+// over rows, these are the sums of chunks of rows. The file is one of a plugin's simd_sources:
+// compiled once for each OPDOCK_SIMD_LEVEL (opdock/simd_level.hpp), with cpu_source_arguments().
+// OPDOCK_SIMD_DECLARE and OPDOCK_SIMD_CHOOSE in namespace opdock::formula declare it and choose its
+// level:
 //
 //   namespace opdock::formula {
 //   OPDOCK_SIMD_DECLARE(void NAME(const opdock_formula_call* call, int64_t begin, int64_t end))

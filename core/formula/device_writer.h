@@ -17,7 +17,7 @@ namespace opdock::formula {
 // results. Each class that derives from it writes the kernels of one kind.
 class DeviceWriter {
  public:
-  // name: of a template; empty: the kernel is none, and is called kernel.
+  // name: that of a template; if it is empty, the kernel is no template, and its name is "kernel".
   DeviceWriter(const Graph& graph, const DeviceShape& shape, const std::string& name);
   virtual ~DeviceWriter() = default;
   DeviceWriter(const DeviceWriter&) = delete;

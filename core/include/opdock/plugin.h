@@ -480,7 +480,8 @@ typedef struct opdock_op {
   const char* formula;
   /* Rules about the tensors of a call, such as "rows x" or "like up gate", which the host checks
    * before it calls plan and, for results that are the caller's, before it calls run;
-   * docs/reference/abi.md has the grammar. Those of an op with a formula say what it takes less. */
+   * docs/reference/abi.md has the grammar. The rules of an op with a formula narrow what the
+   * formula takes. */
   const char* const* tensor_rules;
   /* Names of tensor parameters, separated by ", ": then the results are the gradients of these, in
    * this order, each of its parameter's shape, and `formula` is that of the op whose gradients they

@@ -121,7 +121,7 @@ def _in_graphs(number, dtype, device, length, is_training):
     return choice is not None and choice.graph
 
 
-# As torch.compiler.assume_constant_result() marks a function. That decorator imports Dynamo, which
+# The decorator torch.compiler.assume_constant_result() sets this too, but it imports Dynamo, which
 # takes more than a second of every process that imports opdock.torch.
 _in_graphs._dynamo_marked_constant = True
 
