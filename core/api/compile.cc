@@ -10,7 +10,7 @@
 #include "chain/module.h"
 #include "facts/arch.h"
 #include "jit/nvrtc_files.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "jit/request.h"
 #include "jit/vocabulary.h"
 #include "report/report.h"

@@ -14,7 +14,7 @@
 #include "call/kernels.h"
 #include "chain/compile_context.h"
 #include "facts/arch.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "opdock/compile.h"
 #include "opdock/types.hpp"
 #include "report/report.h"

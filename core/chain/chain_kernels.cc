@@ -12,7 +12,7 @@
 #include "chain/declared.h"
 #include "chain/formula_functions.h"
 #include "compat/verdict.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "load/loader.h"
 #include "load/mapped.h"
 #include "schema/dtype.h"

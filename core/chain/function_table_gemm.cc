@@ -9,7 +9,7 @@
 #include "chain/compile_context.h"
 #include "chain/function_table.h"
 #include "gemm/gpu.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "jit/vocabulary.h"
 #include "schema/dtype.h"
 

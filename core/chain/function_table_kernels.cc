@@ -8,7 +8,7 @@
 #include "chain/chain_report.h"
 #include "chain/compile_context.h"
 #include "chain/function_table.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "report/json.h"
 #include "schema/dtype.h"
 

@@ -12,7 +12,7 @@
 #include "chain/compile_context.h"
 #include "chain/function_table.h"
 #include "facts/arch.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "jit/vocabulary.h"
 
 namespace opdock {

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "discover/catalog.h"
-#include "discover/marks.h"
+#include "discover/rivals.h"
 #include "discover/places.h"
 #include "discover/scan.h"
 #include "discover/sources.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "discover/marks.h"
+#include "discover/rivals.h"
 #include "discover/order.h"
 #include "discover/places.h"
 #include "fmt/format.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "formula/builder.h"
 
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 
 namespace opdock::formula {
 

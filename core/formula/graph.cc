@@ -9,7 +9,7 @@
 
 #include "formula/canonical.h"
 #include "formula/fold.h"
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 
 namespace opdock::formula {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "formula/formula.h"
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 
 namespace opdock::formula {
 namespace {

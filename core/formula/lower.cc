@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 #include "formula/program.h"
 
 namespace opdock::formula {

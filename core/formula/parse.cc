@@ -9,7 +9,7 @@
 #include <set>
 
 #include "formula/builder.h"
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 #include "formula/operators.h"
 
 namespace opdock::formula {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "formula/formula.h"
-#include "formula/functions.h"
+#include "formula/builtins.h"
 
 namespace opdock::formula {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "gemm/blas.h"
+#include "gemm/blas_library.h"
 #include "gemm/fallback_warning.h"
 #include "gemm/plain_cpu.h"
 #include "opdock/parallel.h"

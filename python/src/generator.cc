@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "convert.h"
+#include "plain_arguments.h"
 #include "errors.h"
 #include "imports.h"
 #include "tensor.h"

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <new>
 
-#include "convert.h"
+#include "plain_arguments.h"
 #include "gil.h"
 
 namespace opdock::python {

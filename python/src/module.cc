@@ -9,7 +9,7 @@
 
 #include "check.h"
 #include "compile.h"
-#include "convert.h"
+#include "plain_arguments.h"
 #include "errors.h"
 #include "function.h"
 #include "function_shapes.h"

@@ -13,7 +13,7 @@
 
 #include "call/kernels.h"
 #include "jit/keep.h"
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "note/file_facts.h"
 #include "note/reader.h"
 

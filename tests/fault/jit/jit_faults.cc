@@ -10,7 +10,7 @@
 #include <cstring>
 #include <functional>
 
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "support/soft_child.h"
 #include "unit/jit/support.h"
 

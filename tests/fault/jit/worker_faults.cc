@@ -13,7 +13,7 @@
 #include <set>
 #include <thread>
 
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "jit/worker.h"
 #include "support/sanitizer.h"
 #include "support/tree_plugins.h"

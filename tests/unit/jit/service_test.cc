@@ -9,7 +9,7 @@
 #include <mutex>
 #include <thread>
 
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 #include "support.h"
 
 namespace opdock_test {

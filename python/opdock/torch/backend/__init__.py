@@ -15,14 +15,14 @@ def opdock(graph_module, example_inputs, **options):
 
     Raises UnsupportedError for options, of which there are none."""
     from opdock._errors import UnsupportedError
-    from opdock.torch.backend import _whole
+    from opdock.torch.backend import _plugin_ops
 
     if options:
         raise UnsupportedError(
             f'torch.compile(backend="opdock"): found the options {sorted(options)}, wanted none; '
             "leave out mode= and options="
         )
-    _whole.replace_calls(graph_module.graph)
+    _plugin_ops.replace_calls(graph_module.graph)
     graph_module.recompile()
     return _aot()(graph_module, example_inputs)
 
@@ -33,11 +33,11 @@ def _aot():
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    from opdock.torch.backend import _pointwise, _whole
+    from opdock.torch.backend import _pointwise, _plugin_ops
     from opdock.torch.backend._compile import compile_graph
 
     def partition(graph_module, inputs, **options):
-        _whole.replace(graph_module.graph)
+        _plugin_ops.replace(graph_module.graph)
         graph_module.recompile()
         return min_cut_rematerialization_partition(graph_module, inputs, **options)
 

@@ -3,7 +3,7 @@
 
 import time
 
-from opdock.torch.backend import _cleanup, _code, _in_place, _log, _warm, _whole
+from opdock.torch.backend import _cleanup, _code, _in_place, _log, _warm, _plugin_ops
 from opdock.torch.backend._kernels import kernel_of
 from opdock.torch.backend._partition import Partition, schedule
 
@@ -12,9 +12,9 @@ def compile_graph(graph_module, is_backward=False):
     """Returns the function that runs a graph. It takes its arguments in a list."""
     begin = time.perf_counter()
     graph = graph_module.graph
-    _whole.replace(graph)
+    _plugin_ops.replace(graph)
     _cleanup.clean(graph)
-    _whole.add_to_gradients(graph)
+    _plugin_ops.add_to_gradients(graph)
     _in_place.undo(graph)
     kernels, reasons = {}, []
     for region in Partition(graph).regions():

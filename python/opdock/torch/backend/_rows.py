@@ -75,7 +75,7 @@ def whole_row(node, args):
 
 
 def _norm(node, args):
-    """Returns the text of the plugins' norms, which _whole.py puts in place of torch's."""
+    """Returns the text of the plugins' norms, which _plugin_ops.py puts in place of torch's."""
     name = str(node.target)
     if name == "opdock.layer_norm.default":
         text = "({0} - mean({0})) * rsqrt(var({0}) + {3})"

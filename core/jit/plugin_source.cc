@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jit/packed.h"
+#include "jit/plugin_source.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formula/messages.h"
+#include "formula/syntax_error.h"
 
 #include <algorithm>
 #include <cstdio>

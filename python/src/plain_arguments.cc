@@ -1,6 +1,6 @@
 // Converts arguments other than tensors: numbers, texts, dtypes, devices, streams, lists.
 // SPDX-License-Identifier: Apache-2.0
-#include "convert.h"
+#include "plain_arguments.h"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "discover/marks.h"
+#include "discover/rivals.h"
 
 #include <fnmatch.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formula/functions.h"
+#include "formula/builtins.h"
 
 #include <map>
 

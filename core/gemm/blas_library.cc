@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "gemm/blas.h"
+#include "gemm/blas_library.h"
 
 #include <dlfcn.h>
 
