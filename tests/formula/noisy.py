@@ -16,6 +16,11 @@ EPS = {"float32": 2.0**-24, "float64": 2.0**-53}
 LEAST = {"float32": 2.0**-149, "float64": 5e-324}  # the smallest subnormal number
 
 
+def is_rounded(dtype):
+    """Returns whether numbers of the type are rounded when they are computed."""
+    return dtype.startswith(("float", "bfloat"))
+
+
 def width(dtype):
     """Returns in which type numbers of a float type are computed."""
     return "float64" if dtype == "float64" else "float32"
@@ -32,6 +37,24 @@ class _Use(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         return grad + grad * ctx.saved_tensors[0], None
+
+
+class _Saturating(torch.autograd.Function):
+    """tanh or sigmoid, whose gradient is computed from the rounded result: 1 - y * y and 1 - y lose
+    digits where y is near 1."""
+
+    @staticmethod
+    def forward(ctx, x, u, name):
+        y = getattr(torch, name)(x)
+        ctx.save_for_backward(y, u)
+        ctx.name = name
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        y, u = ctx.saved_tensors
+        slope = 1 - y * y + u if ctx.name == "tanh" else y * (1 - y + u)
+        return grad * slope, None, None
 
 
 class Noisy:
@@ -71,6 +94,9 @@ class Noisy:
         if kind == "float32":
             # With noise, numbers are those of float32, so that they can be equal, 0 and infinite.
             narrow = moved.float().double()
+            # Where the number without noise is below the smallest of float32, it may become 0.
+            gone = (x[:1].abs() < LEAST[kind]) & self._coin(narrow)
+            narrow = torch.where(gone, narrow * 0, narrow)
             moved = torch.cat([torch.where(narrow[:1].isinf(), narrow[:1], moved[:1]), narrow[1:]])
         return self.same(torch.where(finite, moved, x))
 
@@ -176,9 +202,34 @@ class Noisy:
         with numpy.errstate(all="ignore"):
             return torch.from_numpy(numpy.asarray(numpy.fmod(a.numpy(), b.numpy())))
 
-    def remainder(self, a, b):
+    def remainder(self, a, b, dtype):
         rest = self.fmod(a, b)
-        return torch.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+        moved = (rest != 0) & ((b < 0) != (rest < 0))
+        total = rest + b
+        if is_rounded(dtype) and not self.gradients:
+            # The sum is rounded as one addition, so that it may be equal to b.
+            rounded = total.to(getattr(torch, width(dtype))).double()
+            total = torch.cat([total[:1], rounded.expand(self.runs + 1, *total.shape[1:])[1:]])
+        return torch.where(moved, total, rest)
+
+    def pow(self, a, b):
+        # Of -inf, torch's x ** 0.5 is NaN if 0.5 is a number, and inf if it is a tensor.
+        found = torch.pow(a, b)
+        return (
+            self.open(found, (a == -math.inf) & (b == 0.5)) if found.is_floating_point() else found
+        )
+
+    def tanh(self, x):
+        return self._saturating(x, "tanh")
+
+    def sigmoid(self, x):
+        return self._saturating(x, "sigmoid")
+
+    def _saturating(self, x, name):
+        if not (self.gradients and self.only_noise and x.requires_grad):
+            return getattr(torch, name)(x)
+        u = self._random(x) * (EPS["float64"] * 2)
+        return _Saturating.apply(x.expand(u.shape), u, name)
 
     def floor_divide(self, a, b):
         far = ((a / b).abs() > 2.0**50) & (b != 0)
@@ -200,12 +251,12 @@ class Noisy:
         small = x.abs() < size.abs() * (EPS[width(dtype)] * 4)
         return torch.where(small & self._coin(x), x * 0, rounded)
 
-    def subnormal(self, x, factor):
-        """Returns x as a product with a subnormal float32 number gives it."""
+    def subnormal(self, x, factor, dtype):
+        """Returns x as a product of `factor` with a subnormal number gives it."""
         if self.gradients:
             return x
-        least = LEAST["float32"] * factor.abs()
-        small = (x.abs() < 2.0**-125) & (x != 0)
+        least = LEAST[width(dtype)] * factor.abs()
+        small = (x.abs() < least * 2.0**24) & (factor != 0) & factor.isfinite()
         return torch.where(small, x + self._random(x) * least, x)
 
     def lerp(self, a, b, w, dtype):

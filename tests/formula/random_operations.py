@@ -50,14 +50,16 @@ def promoted(values):
 # Operations as (name, expression over torch, kind). In the expression a, b and c are the converted
 # operands. The kinds: r rounds, c rounds and may cancel, s does not, z does not but leaves the sign
 # of zero open; the second letter is f for floats only, n for numbers. What stands behind | is whose
-# rounding moves the result as well.
+# rounding moves the result as well. DTYPE is the type in which the operation is computed.
 _ROUNDED = """
 sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh
-tanh asinh acosh atanh erf erfc sigmoid
+asinh acosh atanh erf erfc
 """
 UNARY_OPS = [(name, f"torch.{name}(a)", "rf") for name in _ROUNDED.split()]
 UNARY_OPS += [
-    ("silu", "N.subnormal(torch.nn.functional.silu(a), a)", "rf"),
+    ("tanh", "N.tanh(a)", "rf"),
+    ("sigmoid", "N.sigmoid(a)", "rf"),
+    ("silu", "N.subnormal(torch.nn.functional.silu(a), a, DTYPE)", "rf"),
     ("softplus", "N.softplus(a)", "rf"),
     ("gelu", "torch.nn.functional.gelu(a)|a", "cf"),
     ("gelu_tanh", "torch.nn.functional.gelu(a, approximate='tanh')|a", "cf"),
@@ -81,10 +83,10 @@ BINARY_OPS = [
     ("-", "a - b", "rn"),
     ("*", "a * b", "rn"),
     ("/", "a / b", "rf"),
-    ("%", "N.remainder(a, b)", "zn"),
+    ("%", "N.remainder(a, b, DTYPE)", "zn"),
     ("//", "N.floor_divide(a, b)", "zn"),
     ("fmod", "N.fmod(a, b)", "zn"),
-    ("**", "torch.pow(a, b)", "rn"),
+    ("**", "N.pow(a, b)", "rn"),
     ("atan2", "torch.atan2(a, b)", "rf"),
     ("hypot", "torch.hypot(a, b)", "rf"),
     ("maximum", "torch.maximum(a, b)", "zn"),

@@ -99,7 +99,7 @@ class Program(Written):
             return False
         if not is_float(dtype) and kind[1] == "f":
             dtype = "float32"
-        expression, _, also = expression.partition("|")
+        expression, _, also = expression.replace("DTYPE", repr(dtype)).partition("|")
         if not is_float(dtype):
             # An integer cannot be divided by 0, nor the least one by -1 everywhere.
             if op in ("//", "%", "fmod"):

@@ -8,10 +8,15 @@ are refused while the graph is made.
 
 import torch
 
-from opdock._errors import InternalError
+from opdock._errors import InternalError, InvalidArgumentError
 from opdock.torch import _sharding
 from opdock.torch._plan import hints, plan
 from opdock.torch._shape import TORCH_DTYPES, Rule, first_tensor
+
+
+#: Whether inductor takes a view for its whole storage when an op writes into two views of one: it
+#: computes wrong numbers with torch 2.11, and right ones with 2.13.
+misplaces_views = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)
 
 
 def kernel_of(op):
@@ -20,11 +25,31 @@ def kernel_of(op):
     def fake(*args, **keywords):
         _sharding.flush()  # DTensor asks for the results' sizes before it looks for a rule
         values = op.whole(op.bind(args, keywords))
+        if op.written and misplaces_views:
+            _check_storages(op, values)
         planned = plan(op.function, values)
         tensors = _by_plan(op, values, planned) if op.formula else _by_rules(op, values, planned)
         return None if not tensors else tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     return fake
+
+
+def _check_storages(op, values):
+    """Refuses tensors that the op writes if two of them are views of one storage."""
+    storages = {}  # of each, the name of the argument that came first
+    for place in op.written:
+        value, name = values[place], op.names[place]
+        for x in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(x, torch.Tensor):
+                continue
+            key = x.untyped_storage()._cdata
+            if key in storages:
+                raise InvalidArgumentError(
+                    f"{op.name}(): found views of one storage in {storages[key]!r} and {name!r}, "
+                    f"which the op writes, wanted a storage for each: torch {torch.__version__} "
+                    "compiles such calls into wrong numbers; clone the tensors, or use torch 2.13"
+                )
+            storages[key] = name
 
 
 def _device(op, values):
