@@ -13,8 +13,8 @@
 
 #include "base/fd.h"
 #include "discover/catalog.h"
-#include "discover/rivals.h"
 #include "discover/places.h"
+#include "discover/rivals.h"
 #include "discover/scan.h"
 #include "discover/sources.h"
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "discover/rivals.h"
 #include "discover/order.h"
 #include "discover/places.h"
+#include "discover/rivals.h"
 #include "fmt/format.h"
 
 namespace opdock {

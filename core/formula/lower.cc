@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "formula/syntax_error.h"
 #include "formula/program.h"
+#include "formula/syntax_error.h"
 
 namespace opdock::formula {
 namespace {

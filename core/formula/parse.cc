@@ -9,8 +9,8 @@
 #include <set>
 
 #include "formula/builder.h"
-#include "formula/syntax_error.h"
 #include "formula/operators.h"
+#include "formula/syntax_error.h"
 
 namespace opdock::formula {
 namespace {

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "formula/formula.h"
 #include "formula/builtins.h"
+#include "formula/formula.h"
 
 namespace opdock::formula {
 

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "plain_arguments.h"
 #include "errors.h"
 #include "imports.h"
+#include "plain_arguments.h"
 #include "tensor.h"
 
 namespace opdock::python {

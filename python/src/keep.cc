@@ -4,8 +4,8 @@
 #include <atomic>
 #include <new>
 
-#include "plain_arguments.h"
 #include "gil.h"
+#include "plain_arguments.h"
 
 namespace opdock::python {
 

@@ -9,7 +9,6 @@
 
 #include "check.h"
 #include "compile.h"
-#include "plain_arguments.h"
 #include "errors.h"
 #include "function.h"
 #include "function_shapes.h"
@@ -20,6 +19,7 @@
 #include "object.h"
 #include "opdock/formula.h"
 #include "opdock/opdock.h"
+#include "plain_arguments.h"
 #include "tensor.h"
 #include "torch_library.h"
 #include "torch_probe.h"

@@ -13,7 +13,6 @@ from opdock.torch import _sharding
 from opdock.torch._plan import hints, plan
 from opdock.torch._shape import TORCH_DTYPES, Rule, first_tensor
 
-
 #: Whether inductor takes a view for its whole storage when an op writes into two views of one: it
 #: computes wrong numbers with torch 2.11, and right ones with 2.13.
 misplaces_views = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)

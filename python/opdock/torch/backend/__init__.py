@@ -33,7 +33,7 @@ def _aot():
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    from opdock.torch.backend import _pointwise, _plugin_ops
+    from opdock.torch.backend import _plugin_ops, _pointwise
     from opdock.torch.backend._compile import compile_graph
 
     def partition(graph_module, inputs, **options):

@@ -3,7 +3,7 @@
 
 import time
 
-from opdock.torch.backend import _cleanup, _code, _in_place, _log, _warm, _plugin_ops
+from opdock.torch.backend import _cleanup, _code, _in_place, _log, _plugin_ops, _warm
 from opdock.torch.backend._kernels import kernel_of
 from opdock.torch.backend._partition import Partition, schedule
 
