@@ -468,6 +468,34 @@ TEST(Empty, HasTheResultsOfNothing) {
   run(plain, {&none}, {&none});
 }
 
+// Pieces of a call: rows of several pieces, of which a thread may begin at any.
+TEST(Interpreter, PiecesBeginWithinARow) {
+  std::mt19937 random(9);
+  constexpr int64_t kRows = 5, kColumns = 40000;
+  Graph graph;
+  const Id x = graph.input("x", Type::kFloat32, 2), scale = graph.input("scale", Type::kFloat32, 2);
+  graph.add_result(graph.apply(Op::kMul, x, scale));
+  Tensor in(Type::kFloat32, {kRows, kColumns}), of_row(Type::kFloat32, {kRows, 1});
+  Tensor out(Type::kFloat32, {kRows, kColumns});
+  randomize(&in, &random, true);
+  randomize(&of_row, &random, true);
+  const Space space = make_space(graph, {in.operand(), of_row.operand()}, {out.operand()});
+  const Interpreter interpreter(graph);
+  const int64_t pieces = interpreter.pieces(space);
+  ASSERT_GT(pieces, kRows) << "rows have several pieces";
+  const void* const from[] = {in.data(), of_row.data()};
+  void* const to[] = {out.data()};
+  for (const int64_t step : {int64_t{1}, int64_t{2}, int64_t{4}}) {
+    std::fill(out.bytes.begin(), out.bytes.end(), uint8_t{0xff});
+    for (int64_t i = 0; i < pieces; i += step)
+      interpreter.run(space, from, to, nullptr, i, std::min(i + step, pieces));
+    for (int64_t i = 0; i < kRows * kColumns; ++i) {
+      const float want = static_cast<float>(in.get(i).real * of_row.get(i / kColumns).real);
+      ASSERT_EQ(out.get(i).real, want) << "element " << i << " by " << step;
+    }
+  }
+}
+
 // Sums over rows: of columns, and of all numbers. The result depends on nothing but the shape.
 TEST(Interpreter, SumsOverRows) {
   std::mt19937 random(7);
