@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operator.h"
 
+#include "random.h"
+
 namespace opdock::torch {
 
 namespace {
@@ -32,7 +34,8 @@ std::string describe(opdock_function* function, const std::string& name, Operato
   out->function = function;
   out->info = &info;
   out->name = name;
-  if (has(info.flags, OPDOCK_OP_RANDOM)) return "an op that draws random numbers";
+  out->is_random = has(info.flags, OPDOCK_OP_RANDOM);
+  if (out->is_random && !can_draw()) return "an op that draws random numbers";
   if (has(info.flags, OPDOCK_OP_RETAINS)) return "an op that keeps its arguments";
   for (uint32_t i = 0; i < info.num_params; ++i) {
     const opdock_param& param = info.params[i];

@@ -39,6 +39,7 @@ struct Operator {
   uint32_t num_fresh = 0;    // tensors, if their number does not depend on the arguments
   bool is_variable = false;  // it does
   bool is_written = false;   // the op writes into an argument
+  bool is_random = false;    // the op draws random numbers
   // A tensor that requires a gradient, while gradients are recorded, is an error: there is no
   // Python to record the call.
   bool refuses_gradients = false;

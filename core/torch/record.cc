@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "direct.h"
 #include "error.h"
 #include "state.h"
 #include "tensors.h"
@@ -264,6 +265,7 @@ std::string open_recorder(const std::string& path, const std::string& wanted) {
            wanted + "; build Opdock again with this torch";
   }
   recorder = found;
+  open_direct(library);
   return "";
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bridge.h"
+#include "direct.h"
 #include "kernels.h"
 #include "record.h"
 #include "schema.h"
@@ -67,6 +68,10 @@ std::string implement(opdock_function* function, const std::string& name, Gradie
   if (guarded) {
     op.python = "opdock_python::" + name;
     op.recorded = prepare_record(op, is_formula);
+  }
+  if (direct != nullptr) {
+    const std::string problem = direct->implement(*new Operator(std::move(op)), guarded);
+    return problem.empty() ? "" : name + ": found that torch does not take its kernels: " + problem;
   }
   const Kernels kernels = make_kernels(std::move(op));
   if (kernels.device == nullptr)

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "operator.h"
@@ -59,25 +60,32 @@ struct Tags {
   int32_t (*define)(TorchLibraryHandle library, const char* schema, const int32_t* tags,
                     int32_t num_tags) = nullptr;
   int32_t (*cudagraph_unsafe)() = nullptr;
+  int32_t (*nondeterministic_seeded)() = nullptr;
 
   Tags() {
     void* const library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) return;
-    define = reinterpret_cast<decltype(define)>(dlsym(library, "torch_library_def_with_tags"));
-    cudagraph_unsafe =
-        reinterpret_cast<decltype(cudagraph_unsafe)>(dlsym(library, "torch_tag_cudagraph_unsafe"));
+    const auto find = [library](const char* name, auto* out) {
+      *out = reinterpret_cast<std::remove_reference_t<decltype(*out)>>(dlsym(library, name));
+    };
+    find("torch_library_def_with_tags", &define);
+    find("torch_tag_cudagraph_unsafe", &cudagraph_unsafe);
+    find("torch_tag_nondeterministic_seeded", &nondeterministic_seeded);
   }
 };
 
 bool define(TorchLibraryHandle library, const Operator& op, const std::string& text) {
-  static const Tags tags;
+  static const Tags known;
   const uint32_t flags = op.info->flags;
   const bool is_safe = (flags & OPDOCK_OP_CAPTURE_SAFE) != 0 &&
                        (flags & (OPDOCK_OP_HOST_SYNC | OPDOCK_OP_MAY_BLOCK)) == 0;
-  if (is_safe || tags.define == nullptr || tags.cudagraph_unsafe == nullptr)
+  std::vector<int32_t> tags;
+  if (!is_safe && known.cudagraph_unsafe != nullptr) tags.push_back(known.cudagraph_unsafe());
+  if (op.is_random && known.nondeterministic_seeded != nullptr)
+    tags.push_back(known.nondeterministic_seeded());
+  if (tags.empty() || known.define == nullptr)
     return aoti_torch_library_def(library, text.c_str()) == 0;
-  const int32_t tag = tags.cudagraph_unsafe();
-  return tags.define(library, text.c_str(), &tag, 1) == 0;
+  return known.define(library, text.c_str(), tags.data(), static_cast<int32_t>(tags.size())) == 0;
 }
 
 void register_all() {

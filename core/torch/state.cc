@@ -21,8 +21,9 @@ void find(void* library, const char* name, Function** out) {
 
 Functions find_functions() {
   Functions found;
-  find(loaded("libtorch_cpu.so"), "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE",
-       &found.bump_version);
+  void* const cpu = loaded("libtorch_cpu.so");
+  find(cpu, "aoti_torch_cpu_randint_low_out", &found.randint);
+  find(cpu, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", &found.bump_version);
   void* const c10 = loaded("libc10.so");
   find(c10, "_ZNK3c1010TensorImpl13requires_gradEv", &found.requires_grad);
   find(c10, "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", &found.tangent);
@@ -34,6 +35,8 @@ GpuFunctions find_gpu_functions() {
   for (const char* name : {"libtorch_cuda.so", "libtorch_hip.so"}) {
     if (found.current_stream == nullptr)
       find(loaded(name), "aoti_torch_get_current_cuda_stream", &found.current_stream);
+    if (found.randint == nullptr)
+      find(loaded(name), "aoti_torch_cuda_randint_low_out", &found.randint);
   }
   found.is_rocm = loaded("libtorch_hip.so") != nullptr;
   return found;

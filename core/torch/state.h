@@ -11,6 +11,10 @@
 
 namespace opdock::torch {
 
+// Fills an integer tensor with random numbers of the device's default generator.
+using Randint = AOTITorchError (*)(AtenTensorHandle out, int64_t low, int64_t high,
+                                   const int64_t* sizes, int64_t num_sizes);
+
 // Functions of torch's C++ libraries, found by name; NULL where a release has no such function.
 // A handle is the address of an at::Tensor, which is what these take.
 struct Functions {
@@ -20,6 +24,7 @@ struct Functions {
   bool (*requires_grad)(const void* impl) = nullptr;
   // Returns the tensor's tangent, which may be undefined.
   AtenTensorHandle (*tangent)(const void* impl, uint64_t level, AtenTensorHandle tensor) = nullptr;
+  Randint randint = nullptr;
 };
 const Functions& functions();
 
@@ -27,6 +32,7 @@ const Functions& functions();
 // libraries later than this one.
 struct GpuFunctions {
   AOTITorchError (*current_stream)(int32_t device, void** stream) = nullptr;
+  Randint randint = nullptr;
   bool is_rocm = false;  // torch's "cuda" devices are AMD's
 };
 const GpuFunctions& gpu_functions();

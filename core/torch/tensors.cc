@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "direct.h"
 #include "state.h"
 
 namespace opdock::torch {
@@ -156,10 +157,14 @@ bool to_tensor(AtenTensorHandle handle, bool written, opdock_tensor* out) {
 
 bool allocate(const opdock_output& output, opdock_device device, AtenTensorHandle* handle,
               opdock_tensor* tensor) {
-  int64_t strides[OPDOCK_MAX_NDIM];
-  set_strides(output, strides);
   const int32_t dtype = from_dtype(output.dtype);
   if (dtype < 0) return false;
+  if (direct != nullptr && output.alignment <= kTorchAlignment) {
+    *handle = direct->allocate(output, dtype, device, tensor);
+    if (*handle != nullptr) return true;
+  }
+  int64_t strides[OPDOCK_MAX_NDIM];
+  set_strides(output, strides);
   const bool on_cpu = device.type == OPDOCK_CPU;
   const int32_t type = on_cpu ? cpu_type() : cuda_type();
   const int32_t index = on_cpu ? -1 : device.index;

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import run_python
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import opdock
 import opdock.torch
@@ -92,8 +93,38 @@ def test_a_recorder_for_another_torch_is_not_used():
     )
 
 
-def test_sizes_that_may_be_symbolic_pass_through_python():
-    assert "_autograd.py" in python_frames(lambda: OPS.split_rows(torch.randn(3, 4), [1, 2]))
+@pytest.mark.skipif(_recorder.problem() is not None, reason=str(_recorder.problem()))
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: OPS.split_rows(x, [1, 2]),
+        lambda x: OPS.cross_entropy(x, torch.tensor([0, 1, 2])),
+        lambda x: OPS.attention(*[x.reshape(1, 3, 1, 8)] * 3, causal=True),
+        lambda x: OPS.dropout(x, 0.25),
+    ],
+    ids=["split_rows", "cross_entropy", "attention", "dropout"],
+)
+def test_plain_sizes_and_random_numbers_do_not_enter_python(call):
+    x = torch.randn(3, 8)
+    call(x)
+    assert python_frames(lambda: call(x)) == []
+
+
+def test_symbolic_sizes_stay_symbolic():
+    def split(x):
+        return OPS.split_rows(x, [1, x.shape[0] - 1])
+
+    graph = make_fx(split, tracing_mode="symbolic")(torch.randn(3, 4))
+    assert [y.shape[0] for y in graph(torch.randn(7, 4))] == [1, 6]
+
+
+def test_numbers_are_drawn_as_opdocks_own_functions_draw_them():
+    x = torch.ones(50)
+    torch.manual_seed(5)
+    wanted = [opdock.ops.dropout(x)[0] for _ in range(2)]
+    torch.manual_seed(5)
+    found = [OPS.dropout(x)[0], opdock.ops.dropout(x)[0]]
+    assert all(map(torch.equal, found, wanted)) and not torch.equal(*wanted)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +204,38 @@ def test_python_does_what_the_library_cannot(patch):
     run_python(FALLBACK.format(patch=patch))
 
 
+STABLE = """
+import sys
+import opdock
+from opdock import _opdock
+_opdock.torch_open_recorder = lambda *arguments: "there is none"
+import torch, opdock.torch
+sys.path[:0] = sys.argv[1:]
+import operator_examples as examples
+from opdock.torch import _library
+assert _library.has_guard()
+x = torch.randn(2, 8)
+calls = [*examples.others(), ("softmax", (x,), {}), ("log_softmax", (x,), {"scale": 0.5})]
+calls += [("split_rows", (x, [1, 1]), {}), ("split_rows_backward", ([x[:1], x[1:]], x), {})]
+for name, args, keywords in calls:
+    given, ours = examples.detached(args), examples.detached(args)
+    found = getattr(torch.ops.opdock, name)(*given, **keywords)
+    wanted = getattr(opdock.ops, name)(*ours, **keywords)
+    # An operator returns nothing of what it writes.
+    if found is not None and found != []:
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, msg=name)
+    torch.testing.assert_close(given, ours, rtol=0, atol=0, msg=name)
+torch.manual_seed(1)
+first = torch.ops.opdock.dropout(x)
+torch.manual_seed(1)
+torch.testing.assert_close(opdock.ops.dropout(x), first)
+"""
+
+
+def test_the_stable_interface_serves_where_there_is_no_library_for_this_torch():
+    run_python(STABLE, str(Path(__file__).parent), str(ROOT / "tests" / "support"))
+
+
 def run(command, **options):
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, **options)
 
@@ -198,11 +261,16 @@ def test_a_program_without_python(tmp_path):
     done = run(command)
     assert done.returncode == 0, done.stderr
     library = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "libopdock_torch.so"
-    done = run([program, library, 0])
-    assert done.returncode == 0, done.stderr
     x = torch.arange(4.0).square().reshape(2, 2)
-    found = torch.tensor([float(line) for line in done.stdout.split()]).reshape(2, 2)
-    torch.testing.assert_close(found, torch.softmax(x * 0.5, -1), atol=1e-5, rtol=0)
+    for what in (0,):
+        done = run([program, library, what])
+        assert done.returncode == 0, done.stderr
+        found = torch.tensor([float(line) for line in done.stdout.split()]).reshape(2, 2)
+        torch.testing.assert_close(found, torch.softmax(x * 0.5, -1), atol=1e-5, rtol=0)
+    done = run([program, library, 2])
+    assert done.returncode == 0, done.stderr
+    first, second = (set(line.split()) for line in done.stdout.splitlines())
+    assert first == second == {"0", "2"} and len(set(done.stdout.splitlines())) == 2
     done = run([program, library, 1])
     assert done.returncode == 1
     if done.stderr.strip() != "no text":

@@ -6,7 +6,9 @@ guard: a call with plain tensors, from none of which a gradient is recorded, in 
 mode or transform of torch, goes to the op at once; each other call goes to the operator of the same
 name in the namespace opdock_python, whose only kernel is the one in Python (_autograd.py). Calls
 that need no more than a record for backward() are recorded in C++ instead, where a library for
-exactly this build of torch is there (_recorder.py). What tells plain tensors is read from torch's
+exactly this build of torch is there (_recorder.py). Where it is, the kernels are its own, which
+torch's dispatcher calls without the stable interface: they take less time, leave only symbolic
+sizes to Python, and draw random numbers. What tells plain tensors is read from torch's
 memory, so the guard is used only if it finds there what torch itself reports; without it the kernel
 in Python sees each call.
 """
@@ -17,7 +19,7 @@ from typing import NamedTuple
 import torch
 
 from opdock import _opdock
-from opdock.torch import _autograd
+from opdock.torch import _autograd, _recorder
 
 # Never destroyed: torch crashes in a call of an operator whose library is gone.
 _namespace = torch.library.Library("opdock_python", "FRAGMENT")
@@ -88,10 +90,12 @@ def implement(op, schema, kernel):
     """
     if problem() is not None:
         return Done(False, False)
-    # torch's stable interface turns symbolic sizes into numbers, so they must not pass the guard. A
-    # flat list tells the lengths of the results only if it has one result's tensors.
+    # torch's stable interface turns symbolic sizes into numbers, so they must not pass the guard of
+    # the kernels on that. A flat list tells the lengths of the results only if it has one result's
+    # tensors.
     is_flat = len(op.fresh) == 1 or not op.has_list_results
-    guarded = has_guard() and is_flat and not op.has_sizes
+    sees_symbols = _recorder.problem() is None
+    guarded = has_guard() and is_flat and (sees_symbols or not op.has_sizes)
     if _opdock.torch_implement(op.function, op.name, guarded, op.formula is not None) is not None:
         return Done(False, False)
     if guarded:
