@@ -262,7 +262,7 @@ def test_a_program_without_python(tmp_path):
     assert done.returncode == 0, done.stderr
     library = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "libopdock_torch.so"
     x = torch.arange(4.0).square().reshape(2, 2)
-    for what in (0,):
+    for what in (0, 3):
         done = run([program, library, what])
         assert done.returncode == 0, done.stderr
         found = torch.tensor([float(line) for line in done.stdout.split()]).reshape(2, 2)

@@ -1,6 +1,6 @@
 // A program without Python that calls Opdock's operators through torch's dispatcher. Its arguments:
 // the path of libopdock_torch.so, and what to do: softmax of a tensor (0), of one that requires a
-// gradient (1), or dropout of ones, twice (2).
+// gradient (1), dropout of ones, twice (2), or softmax after the library was closed (3).
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -63,6 +63,7 @@ int main(int, char** arguments) {
     return 2;
   }
   const int what = std::atoi(arguments[2]);
+  if (what == 3) dlclose(library);
   if (what == 2) return drop() == 0 ? drop() : 1;
   const AtenTensorHandle x = made();
   torch_set_requires_grad(x, what == 1);
