@@ -4,9 +4,10 @@
 Nanoseconds a call, loop included; for every row the minimum and the median of interleaved repeats.
 The peers are torch.softmax; operators of the least code on libtorch's stable C interface, one that
 does nothing and one that returns a fresh tensor, which show what torch's own part of a call costs;
-and a hand-written TORCH_LIBRARY, which takes half a minute to compile and is kept in the build
-folder. A peer that cannot be built is skipped with its reason. --device cuda measures the same on a
-GPU; the times are then those of the calling thread."""
+and a hand-written TORCH_LIBRARY, whose second operator has softmax's parameters and only allocates.
+It takes half a minute to compile and is kept in the build folder. A peer that cannot be built is
+skipped with its reason. --device cuda measures the same on a GPU; the times are then those of the
+calling thread."""
 
 import argparse
 import os
@@ -61,11 +62,22 @@ static void fresh(StableIValue* stack, uint64_t, uint64_t) {
 """
 
 HAND_WRITTEN = """
+#include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 static void noop(const at::Tensor&) {}
-TORCH_LIBRARY_FRAGMENT(opdock_bench, m) { m.def("hand_noop(Tensor x) -> ()"); }
-TORCH_LIBRARY_IMPL(opdock_bench, CPU, m) { m.impl("hand_noop", &noop); }
-TORCH_LIBRARY_IMPL(opdock_bench, CUDA, m) { m.impl("hand_noop", &noop); }
+static at::Tensor fresh(const at::Tensor& x, double, const std::optional<at::Tensor>&, bool) {
+  return at::empty_like(x);
+}
+TORCH_LIBRARY_FRAGMENT(opdock_bench, m) {
+  m.def("hand_noop(Tensor x) -> ()");
+  m.def("hand_fresh(Tensor x, float scale=1.0, Tensor? mask=None, bool causal=False) -> Tensor");
+}
+static void add(torch::Library& m) {
+  m.impl("hand_noop", &noop);
+  m.impl("hand_fresh", &fresh);
+}
+TORCH_LIBRARY_IMPL(opdock_bench, CPU, m) { add(m); }
+TORCH_LIBRARY_IMPL(opdock_bench, CUDA, m) { add(m); }
 """
 
 
@@ -114,7 +126,8 @@ def rows(device):
     """Returns {row: (statement, names)}."""
     x = torch.ones(4, 8, device=device)
     names = {"x": x, "torch": torch, "ops": opdock.ops, "parameter": torch.nn.Parameter(x)}
-    for op in ("softmax", "noop"):
+    names["target"] = torch.arange(4, device=device)
+    for op in ("softmax", "noop", "cross_entropy", "dropout"):
         names[op] = getattr(torch.ops.opdock, op)
         names[f"raw_{op}"] = getattr(opdock.ops, op)
     table = {
@@ -124,6 +137,8 @@ def rows(device):
         "opdock.ops.softmax 4x8": "raw_softmax(x)",
         "torch.ops.opdock.noop": "noop(x)",
         "opdock.ops.noop": "raw_noop(x)",
+        "torch.ops.opdock.cross_entropy 4x8": "cross_entropy(x, target)",
+        "torch.ops.opdock.dropout 4x8": "dropout(x)",
     }
     if load_stable():
         names["stable_noop"] = torch.ops.opdock_bench.stable_noop
@@ -132,7 +147,9 @@ def rows(device):
         table["stable interface, fresh tensor"] = "stable_fresh(x)"
     if load_hand_written():
         names["hand_noop"] = torch.ops.opdock_bench.hand_noop
+        names["hand_fresh"] = torch.ops.opdock_bench.hand_fresh
         table["TORCH_LIBRARY, no-op"] = "hand_noop(x)"
+        table["TORCH_LIBRARY, fresh tensor, softmax's schema"] = "hand_fresh(x)"
     return table, names
 
 
