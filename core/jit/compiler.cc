@@ -103,8 +103,11 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   } round{*slot, {}, nullptr};
   ImageMaker maker(request, context, std::move(cached), uncertain);
   round.image = maker.make(refused != nullptr, &round.reasons);
-  if (const std::string folder = keep_folder(); round.image != nullptr && !folder.empty())
-    keep_source(folder, request, round.image->kind, round.image->bytes, &round.reasons);
+  if (const std::string folder = keep_folder(); round.image != nullptr && !folder.empty()) {
+    std::vector<std::pair<std::string, std::string>> names;
+    read_names(round.image->names, &names);  // sound: the maker has read or written them
+    keep_source(folder, request, round.image->kind, round.image->bytes, names, &round.reasons);
+  }
   round.stopped = gives_up(round.reasons);
   reasons->insert(reasons->end(), round.reasons.begin(), round.reasons.end());
   return round.image;

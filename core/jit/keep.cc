@@ -72,7 +72,9 @@ std::string source_digest(const CompileRequest& request) {
 }
 
 void keep_source(const std::string& folder, const CompileRequest& request, ImageKind kind,
-                 std::span<const uint8_t> image, std::vector<Reason>* reasons) {
+                 std::span<const uint8_t> image,
+                 const std::vector<std::pair<std::string, std::string>>& names,
+                 std::vector<Reason>* reasons) {
   nlohmann::json headers = nlohmann::json::object();
   for (const SourceText& header : request.headers) headers[header.name] = header.text;
   const nlohmann::json source = {{"program", program_of(request)},
@@ -81,8 +83,12 @@ void keep_source(const std::string& folder, const CompileRequest& request, Image
                                  {"options", request.options},
                                  {"kernels", kernels_of(request)}};
   const std::string digest = source_digest(request);
-  const nlohmann::json entry = {
-      {"backend", to_text(request.backend)}, {"arch", request.arch}, {"source", digest}};
+  nlohmann::json kernels = nlohmann::json::object();
+  for (const auto& [expression, in_image] : names) kernels[in_image] = expression;
+  const nlohmann::json entry = {{"backend", to_text(request.backend)},
+                                {"arch", request.arch},
+                                {"source", digest},
+                                {"kernels", kernels}};
   // Write the source first, so that whoever finds the image's file finds the source that it names.
   int error = make_folders(folder);
   if (error == 0) error = replace_file(folder + "/source-" + digest + ".json", text_of(source));

@@ -208,7 +208,7 @@ void keep_sources(const ImageRequest& request, const std::vector<Image>& images)
     source.backend = image.backend;
     source.arch = image.arch;
     const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(image.bytes.data());
-    keep_source(folder, source, image.kind, {bytes, image.bytes.size()}, &notices);
+    keep_source(folder, source, image.kind, {bytes, image.bytes.size()}, image.names, &notices);
   }
   if (!notices.empty())
     std::fprintf(stderr, "opdock-pack: notice: %s\n", to_text(notices.front()).c_str());

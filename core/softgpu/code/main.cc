@@ -52,7 +52,12 @@ int keep_all(const std::string& plugin, const std::vector<uint8_t>& table,
     CompileRequest request;
     if (!packed_request(plugin, rows, row.backend, row.arch, &request, reasons)) return -1;
     const size_t before = reasons->size();
-    keep_source(folder, request, row.kind, row.bytes, reasons);
+    std::vector<std::pair<std::string, std::string>> names;
+    if (!read_names(row.names, &names)) {
+      reasons->push_back(make_reason(Code::kImageTable, "damaged names of kernels", "pairs"));
+      return -1;
+    }
+    keep_source(folder, request, row.kind, row.bytes, names, reasons);
     if (reasons->size() != before) return -1;
     ++kept;
   }

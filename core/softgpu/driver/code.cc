@@ -15,12 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-// The kernels of one image, or why there are none.
+// What is compiled of one image.
 struct Code {
   std::mutex mutex;
-  bool tried = false;
-  std::string problem;
-  std::map<std::string, Kernel> kernels;  // by name in the image
+  std::map<std::string, Kernel> kernels;         // by name in the image
+  std::map<std::string, std::string> not_found;  // by name: why there is no such kernel
 };
 
 json read_json(const std::string& path) {
@@ -35,7 +34,25 @@ uint32_t number_of(const std::string& arch) {
   return digits == arch.npos ? 0 : 10 * static_cast<uint32_t>(std::stoul(arch.substr(digits + 1)));
 }
 
-KernelSource source_of(const std::string& sha256, const Gpu& gpu) {
+// Returns what the kernels that are compiled together have in common: the namespace and the first
+// template argument, which is a dtype in most kernels. "softmax::block_rows<float, 2>" ->
+// "softmax float".
+std::string group_of(const std::string& expression) {
+  const std::string function = expression.substr(0, expression.find('<'));
+  const size_t space = function.rfind("::");
+  std::string group = space == function.npos ? "" : function.substr(0, space);
+  if (function.size() < expression.size()) {
+    const size_t begin = function.size() + 1;
+    group += " " + expression.substr(begin, expression.find_first_of(",>", begin) - begin);
+  }
+  return group;
+}
+
+// Returns what to compile for a kernel. A plugin has up to a hundred kernels, of which a program
+// often launches those of one dtype: they are one library. Less would take more time in all,
+// because each library begins with the same headers. If the folder does not tell which of the
+// source's kernels this one is, all are compiled together.
+KernelSource source_of(const std::string& sha256, const std::string& kernel, const Gpu& gpu) {
   const std::string folder = config().code + "/";
   const json entry = read_json(folder + sha256 + ".json");
   const std::string path = folder + "source-" + entry.at("source").get<std::string>() + ".json";
@@ -49,24 +66,32 @@ KernelSource source_of(const std::string& sha256, const Gpu& gpu) {
   }
   source.options = from.value("options", source.options);
   source.kernels = from.value("kernels", source.kernels);
+  const json expressions = entry.value("kernels", json::object());
+  if (const auto known = expressions.find(kernel); known != expressions.end()) {
+    const std::string group = group_of(known->get<std::string>());
+    std::erase_if(source.kernels, [&](const std::string& one) { return group_of(one) != group; });
+  }
   source.warp_size = gpu.warp_size;
   source.arch = number_of(entry.at("arch"));
   return source;
 }
 
-void open_code(const std::string& sha256, const Gpu& gpu, Code* code) {
-  code->tried = true;
+// Adds the kernel to *kernels. Returns "", or why it cannot be compiled or opened.
+std::string add_kernel(const std::string& sha256, const std::string& name, const Gpu& gpu,
+                       std::map<std::string, Kernel>* kernels) {
+  std::string problem;
   try {
-    const KernelSource source = source_of(sha256, gpu);
-    const std::string path = compile_kernels(source, config().code + "/lib", &code->problem);
-    if (path.empty()) return;
-    for (Kernel& kernel : open_kernels(path, &code->problem)) {
-      const std::string name = kernel.name;
-      code->kernels[name] = std::move(kernel);
+    const KernelSource source = source_of(sha256, name, gpu);
+    const std::string path = compile_kernels(source, config().code + "/lib", &problem);
+    if (path.empty()) return problem;
+    for (Kernel& kernel : open_kernels(path, &problem)) {
+      const std::string in_image = kernel.name;
+      kernels->try_emplace(in_image, std::move(kernel));  // functions point to what is there
     }
   } catch (const std::exception& error) {
-    code->problem = error.what();
+    problem = error.what();
   }
+  return problem;
 }
 
 Code& code_of(const std::string& key) {
@@ -81,12 +106,16 @@ Code& code_of(const std::string& key) {
 const Kernel* find_kernel(const Image& image, const std::string& name, const Gpu& gpu) {
   Code& code = code_of(image.sha256 + ":" + std::to_string(gpu.warp_size));
   const std::lock_guard lock(code.mutex);
-  if (!code.tried) open_code(image.sha256, gpu, &code);
-  const auto found = code.kernels.find(name);
+  auto found = code.kernels.find(name);
+  if (found == code.kernels.end() && !code.not_found.count(name)) {
+    const std::string problem = add_kernel(image.sha256, name, gpu, &code.kernels);
+    found = code.kernels.find(name);
+    if (found == code.kernels.end())
+      code.not_found[name] =
+          !problem.empty() ? problem : "the source that it was compiled from has none so named";
+  }
   if (found != code.kernels.end()) return &found->second;
-  const std::string why = !code.problem.empty()
-                              ? code.problem
-                              : "the source that it was compiled from has none so named";
+  const std::string& why = code.not_found[name];
   const std::string what = "the kernel " + name + " of the image " + image.sha256 + " for " +
                            image.arch() + " is not executed: ";
   const std::string where = "; the folder \"code\" names the source of each image";

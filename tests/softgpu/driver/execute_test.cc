@@ -1,7 +1,9 @@
 // Tests images executed through libcuda: the code folder, the checks of launches, what a finding
 // does to its device, and what is written at exit.
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "cuda_test_support.h"
 
@@ -71,6 +73,48 @@ TEST(Execute, AnImageThatIsNotInTheFolderIsNotSilentlySkipped) {
     EXPECT_EQ(call("cuCtxSynchronize"), CUDA_SUCCESS);
     EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_NOT_FOUND}, &text), CUDA_SUCCESS);
     EXPECT_STREQ(text, "named symbol not found");
+  });
+}
+
+TEST(Execute, KernelsOfAnotherDtypeAreCompiledWhenOneOfThemIsLaunched) {
+  cuda_child(json::object(), [] {
+    const std::string one = "_ZN1a3oneIiEEvPT_", two = "_ZN1a3twoIiLi2EEEvPT_";
+    const std::string other = "_ZN1a3oneIdEEvPT_";
+    std::string ptx = "//\n.version 8.0\n.target sm_80\n.address_size 64\n";
+    for (const std::string& name : {one, two, other})
+      ptx += ".visible .entry " + name + "(\n .param .u64 x\n)\n{ ret; }\n";
+    add_code(ptx + '\0', "cuda", "compute_80",
+             "namespace a {\n"
+             "template <class T> OPDOCK_KERNEL(64) one(T* x) {\n"
+             "  static_assert(sizeof(T) == 4, \"no doubles\");\n  x[thread_index()] += 1;\n}\n"
+             "template <class T, int N> OPDOCK_KERNEL(64) two(T* x) { x[thread_index()] += N; }\n"
+             "}\n",
+             {"a::one<int>", "a::one<double>", "a::two<int, 2>"},
+             {{one, "a::one<int>"}, {other, "a::one<double>"}, {two, "a::two<int, 2>"}});
+    CUmodule module = nullptr;
+    ASSERT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str())), 0);
+    CUdeviceptr memory = new_ints(64, 4);
+    const auto result_of = [&](const std::string& name) {
+      CUfunction function = nullptr;
+      EXPECT_EQ(call("cuModuleGetFunction", &function, module, name.c_str()), 0);
+      return launch(function, nullptr, {1, 64, 0}, {&memory});
+    };
+    const auto libraries = [] {  // those that this process has opened
+      const std::string place = std::filesystem::canonical(folder() / "code" / "lib").string();
+      std::set<std::string> found;
+      std::ifstream maps("/proc/self/maps");
+      for (std::string line; std::getline(maps, line);)
+        if (const size_t at = line.find(place); at != line.npos) found.insert(line.substr(at));
+      return found.size();
+    };
+    EXPECT_EQ(result_of(two), CUDA_SUCCESS);
+    EXPECT_EQ(result_of(one), CUDA_SUCCESS);
+    EXPECT_EQ(ints_at(memory, 64), std::vector<int>(64, 7));
+    EXPECT_EQ(libraries(), 1u) << "kernels of one namespace and dtype are one library";
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(result_of(other), CUDA_ERROR_NOT_FOUND);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("no doubles"), said.npos) << said;
   });
 }
 

@@ -114,7 +114,8 @@ void in_child(const std::string& library, const json& config, const std::functio
 }
 
 void add_code(const std::string& image, const std::string& backend, const std::string& arch,
-              const std::string& program, const std::vector<std::string>& kernels) {
+              const std::string& program, const std::vector<std::string>& kernels,
+              const std::map<std::string, std::string>& names) {
   json headers = json::object();
   const fs::path vocabulary = fs::path(SOURCE_ROOT) / "core/device/opdock";
   for (const fs::directory_entry& entry : fs::directory_iterator(vocabulary)) {
@@ -127,7 +128,8 @@ void add_code(const std::string& image, const std::string& backend, const std::s
       {"options", json::array()},
       {"kernels", kernels}};
   const std::string digest = sha256_of(source.dump());
-  const json entry = {{"backend", backend}, {"arch", arch}, {"source", digest}};
+  json entry = {{"backend", backend}, {"arch", arch}, {"source", digest}};
+  if (!names.empty()) entry["kernels"] = names;
   std::ofstream(folder() / "code" / ("source-" + digest + ".json")) << source;
   std::ofstream(folder() / "code" / (sha256_of(image) + ".json")) << entry;
 }

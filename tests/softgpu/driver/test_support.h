@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -34,9 +35,11 @@ void in_child(
 
 // Adds the source of an image's kernels to the code folder. `program` follows the vocabulary's
 // include; `kernels` are its names. `image` holds the bytes that a driver is given; `arch` is spelt
-// as in the code folder's entries.
+// as in the code folder's entries. `names` are the kernels' by their names in the image; by default
+// the folder does not tell them.
 void add_code(const std::string& image, const std::string& backend, const std::string& arch,
-              const std::string& program, const std::vector<std::string>& kernels);
+              const std::string& program, const std::vector<std::string>& kernels,
+              const std::map<std::string, std::string>& names = {});
 
 // Returns a function of the library that in_child() loaded.
 void* symbol(const char* name);

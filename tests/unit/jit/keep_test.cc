@@ -43,12 +43,14 @@ class Keep : public testing::Test {
   ~Keep() override { unsetenv("OPDOCK_JIT_KEEP"); }
   void keep(std::string_view image, ImageKind kind = ImageKind::kCubin) {
     const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(image.data());
-    keep_source(kept.string(), request, kind, {bytes, image.size()}, &reasons);
+    keep_source(kept.string(), request, kind, {bytes, image.size()}, names, &reasons);
   }
 
   TemporaryFolder folder;
   const fs::path kept = folder.path() / "new" / "kept";
   CompileRequest request;
+  const std::vector<std::pair<std::string, std::string>> names = {{"g<float>", "_Z1gIfEvv"},
+                                                                  {"f", "_Z1fv"}};
   std::vector<Reason> reasons;
 };
 
@@ -56,8 +58,10 @@ TEST_F(Keep, TheImageNamesItsSource) {
   keep("abc");
   ASSERT_TRUE(reasons.empty()) << all_text(reasons);
   const Json entry = read(kept / (std::string(kAbc) + ".json"));
-  EXPECT_EQ(entry,
-            Json({{"backend", "cuda"}, {"arch", "sm_90a"}, {"source", entry.value("source", "")}}));
+  EXPECT_EQ(entry, Json({{"backend", "cuda"},
+                         {"arch", "sm_90a"},
+                         {"source", entry.value("source", "")},
+                         {"kernels", {{"_Z1gIfEvv", "g<float>"}, {"_Z1fv", "f"}}}}));
   const Json source = read(kept / ("source-" + entry.value("source", "") + ".json"));
   EXPECT_EQ(source, Json({{"program", "#include \"a.cuh\"\n"},
                           {"program_name", "plugin.cu"},
