@@ -36,16 +36,14 @@ uint32_t number_of(const std::string& arch) {
 
 // Returns what the kernels that are compiled together have in common: the namespace and the first
 // template argument, which is a dtype in most kernels. "softmax::block_rows<float, 2>" ->
-// "softmax float".
+// "softmax float". A kernel that is no template, as a formula's, is compiled alone.
 std::string group_of(const std::string& expression) {
-  const std::string function = expression.substr(0, expression.find('<'));
-  const size_t space = function.rfind("::");
-  std::string group = space == function.npos ? "" : function.substr(0, space);
-  if (function.size() < expression.size()) {
-    const size_t begin = function.size() + 1;
-    group += " " + expression.substr(begin, expression.find_first_of(",>", begin) - begin);
-  }
-  return group;
+  const size_t begin = expression.find('<');
+  if (begin == expression.npos) return expression;
+  const size_t space = expression.rfind("::", begin);
+  const size_t end = expression.find_first_of(",>", begin);
+  return (space == expression.npos ? "" : expression.substr(0, space)) + " " +
+         expression.substr(begin + 1, end - begin - 1);
 }
 
 // Returns what to compile for a kernel. A plugin has up to a hundred kernels, of which a program
