@@ -78,6 +78,19 @@ def python():
         yield program
 
 
+@pytest.fixture(scope="session")
+def quick_compiler(tmp_path_factory):
+    """Returns the path of a C++ compiler that does not optimise formulas' code for CPUs, which then
+    compiles in a quarter of the time. Opdock's own plugins have it optimised."""
+    path = tmp_path_factory.mktemp("compiler") / "quick-c++"
+    path.write_text(
+        '#!/bin/sh\ncase "$*" in *.formulas.cc*) set -- "$@" -O0 ;; esac\n'
+        f'exec {os.environ.get("CXX", "c++")} "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
 def opdock(cache, python, tmp_path):
     """Returns opdock(*arguments, **variables), which runs the command in a fresh folder."""

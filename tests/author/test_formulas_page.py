@@ -2,6 +2,7 @@
 """Follows docs/guide/formulas.md: writes its files, runs its commands in order, and compares what
 they write and print with what the page shows."""
 
+import functools
 import os
 import re
 import shlex
@@ -50,9 +51,9 @@ def follow(command, folder):
     return made, ran
 
 
-def test_the_page_works_as_it_says(opdock, tmp_path):
+def test_the_page_works_as_it_says(opdock, quick_compiler, tmp_path):
     needs_private_build()
-    made, ran = follow(opdock, tmp_path)
+    made, ran = follow(functools.partial(opdock, CXX=quick_compiler), tmp_path)
     assert ran == ["new", "new", "show", "show", "test", "install", "run"]
     names = {"plugin.toml", "meson.build", "reference.py", "test_silu_mul.py"}
     assert made == {f"silu_mul/{name}" for name in names}
@@ -68,7 +69,7 @@ WRONG = {
 
 # Each compiles kernels for a software GPU: one by day, all with --nightly.
 @pytest.mark.parametrize("tests", WRONG if os.environ.get("OPDOCK_TEST_NIGHTLY") else ["optional"])
-def test_what_a_formula_has_wrong_is_found_without_a_test(opdock, tmp_path, tests):
+def test_what_a_formula_has_wrong_is_found_without_a_test(opdock, quick_compiler, tmp_path, tests):
     needs_private_build()
     for _, name, text in BLOCKS:
         if name and "test_" not in name:
@@ -83,5 +84,6 @@ def test_what_a_formula_has_wrong_is_found_without_a_test(opdock, tmp_path, test
     assert right in path.read_text()
     path.write_text(path.read_text().replace(right, wrong))
     only = ["--", "-k", f"{tests} and float32"]
-    done = opdock("test", "--device=soft", "--arch=sm_90", "silu_mul", *only)
+    words = ["test", "--device=soft", "--arch=sm_90", "silu_mul", *only]
+    done = opdock(*words, CXX=quick_compiler)
     assert done.returncode == 1 and " failed" in done.stdout, done.stdout + done.stderr

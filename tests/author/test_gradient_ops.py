@@ -80,7 +80,7 @@ print("compared")
 """
 
 
-def test_gradients_of_a_plugin_s_formulas(cache, python, tmp_path):
+def test_gradients_of_a_plugin_s_formulas(cache, python, quick_compiler, tmp_path):
     needs_private_build()
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -89,6 +89,7 @@ def test_gradients_of_a_plugin_s_formulas(cache, python, tmp_path):
         "opdock_plugins += [{'name': 'mine', 'toml': files('plugin.toml')}]\n"
     )
     environment = {
+        "CXX": quick_compiler,
         "OPDOCK_CACHE_DIR": cache,
         "OPDOCK_PLUGIN_PATH": folder,
         "OPDOCK_PYTHON": sys.executable,
