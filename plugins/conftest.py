@@ -53,23 +53,48 @@ def has_formulas(plugin):
     return "\nformula = " in (plugin / "plugin.toml").read_text()
 
 
-def is_daily(item):
-    """Returns whether a case is for every day. On a software GPU a formula has a kernel for each
-    dtype, whose compilation takes longer than all that the kernel computes; so each kind of GPU
-    has one floating-point dtype. tests/formula tests such kernels in every way."""
-    on_gpu = "OPDOCK_SOFTGPU" in os.environ and "OPDOCK_TEST_NIGHTLY" not in os.environ
-    if not on_gpu or item.get_closest_marker("own_kernels") or not has_formulas(item.path.parent):
-        return True
-    one = {"cuda": "float32", "rocm": "bfloat16"}
-    values = item.callspec.params if hasattr(item, "callspec") else {}
-    dtypes = [str(value).removeprefix("torch.") for value in values.values()]
-    return not {*dtypes} & ({"float16", "bfloat16", "float32"} - {one.get(values.get("device"))})
+#: For each kind of software GPU the 16-bit dtype that it has every day, and the other one.
+SIXTEEN_BITS = {"cuda": ("float16", "bfloat16"), "rocm": ("bfloat16", "float16")}
+
+
+def values_of(item):
+    """Returns the values of a case's parameters by name."""
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def dtypes_of(item):
+    """Returns the values of a case's parameters as texts; dtypes have their plain names."""
+    return {str(value).removeprefix("torch.") for value in values_of(item).values()}
+
+
+def daily(items):
+    """Returns the cases for every day. Compiling a kernel for a software GPU takes longer than all
+    that it computes. A formula has a kernel for each dtype, so each kind of GPU has one
+    floating-point dtype; tests/formula tests such kernels in every way. A plugin's own kernels for
+    the two 16-bit dtypes are instances of one template, so each kind of GPU has one of these two
+    where a test has both, but for conversions from one dtype to another."""
+    if "OPDOCK_SOFTGPU" not in os.environ or "OPDOCK_TEST_NIGHTLY" in os.environ:
+        return items
+    shown = defaultdict(set)
+    for item in items:
+        shown[item.nodeid.split("[")[0]] |= dtypes_of(item)
+
+    def is_daily(item):
+        device, dtypes = values_of(item).get("device"), dtypes_of(item)
+        if has_formulas(item.path.parent) and not item.get_closest_marker("own_kernels"):
+            one = {"cuda": "float32", "rocm": "bfloat16"}
+            return not dtypes & ({"float16", "bfloat16", "float32"} - {one.get(device)})
+        kept, other = SIXTEEN_BITS.get(device, (None, None))
+        converts = sum(isinstance(value, torch.dtype) for value in values_of(item).values()) > 1
+        return other not in dtypes or kept not in shown[item.nodeid.split("[")[0]] or converts
+
+    return [item for item in items if is_daily(item)]
 
 
 def pytest_collection_modifyitems(items):
     """Runs the cases for every day that pairwise.py chooses. OPDOCK_TEST_SAMPLE="MOST SEED
     [PLUGIN:MOST…]": at most MOST of these for each plugin, another number for those named."""
-    taken = pairwise.chosen([item for item in items if is_daily(item)])
+    taken = pairwise.chosen(daily(items))
     if "OPDOCK_TEST_SAMPLE" in os.environ:
         most, seed, *others = os.environ["OPDOCK_TEST_SAMPLE"].split()
         most_of = dict(other.split(":") for other in others)
