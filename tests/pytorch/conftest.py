@@ -32,6 +32,15 @@ def run_python(code, *arguments, prelude="import torch", **environment):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.fixture(scope="session", autouse=True)
+def inductor_without_vectors():
+    """Inductor compiles three programs, for two seconds each, to learn which vectors its code may
+    have. Which code it makes around an operator is the same without vectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list)
+        yield
+
+
 @pytest.fixture
 def ops():
     import torch
