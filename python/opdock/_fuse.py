@@ -122,7 +122,8 @@ class Fused:
     def _trace(self, library, args, kwargs, flat, is_plain):
         tracer = Tracer(self._name, library, flat, is_plain, _fuse_functions.call)
         try:
-            return tracer, self._run(tracer, args, kwargs)
+            with library.traced():
+                return tracer, self._run(tracer, args, kwargs)
         except BaseException as error:
             tracer.is_open = False
             # A library may refuse a stand-in for a number; the number itself it may take.
@@ -131,9 +132,9 @@ class Fused:
             if is_plain and library.name == "jax" and isinstance(error, (TypeError, ValueError)):
                 raise InvalidArgumentError(
                     f"fuse: {self._name}: found a call that takes no stand-in for a JAX array, "
-                    "wanted operators, methods and NumPy's functions; write numpy.exp(x) instead "
-                    "of "
-                    f"jax.numpy.exp(x)\n  {Place(error)}"
+                    "wanted operators, methods, and functions as names of their modules; write "
+                    "jax.numpy.exp(x) instead of exp(x), and leave out jax.jit\n"
+                    f"  {Place(error)}"
                 ) from error
             if is_plain:
                 raise

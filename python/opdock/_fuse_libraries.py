@@ -3,7 +3,8 @@
 
 A sample has one element and the rank of the array that it stands for; the library's own functions
 are called on samples, and so decide about dtypes and about what is an error. CuPy and JAX arrays
-are traced by NumPy's protocols; NumPy decides about CuPy's dtypes.
+are traced by NumPy's protocols, JAX's own functions by _fuse_jax.py; NumPy decides about CuPy's
+dtypes.
 """
 
 import contextlib
@@ -227,6 +228,14 @@ class Numpy:
     def quiet(self):
         return self._numpy.errstate(all="ignore")
 
+    def traced(self):
+        """Returns the context in which a function is traced."""
+        if self.name != "jax":
+            return contextlib.nullcontext()
+        from opdock import _fuse_jax
+
+        return _fuse_jax.traced()
+
     # About donated arrays (_fuse_donate.py).
 
     def records(self, flat):
@@ -264,6 +273,9 @@ class Torch:
         return str(sys.modules["torch"].result_type(a, b)).removeprefix("torch.")
 
     def quiet(self):
+        return contextlib.nullcontext()
+
+    def traced(self):
         return contextlib.nullcontext()
 
     def records(self, flat):
