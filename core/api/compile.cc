@@ -22,7 +22,7 @@ namespace {
 bool uses_vocabulary(const CompileRequest& request) {
   if (request.program.find("opdock/") != request.program.npos) return true;
   return std::any_of(request.headers.begin(), request.headers.end(), [](const SourceText& header) {
-    return header.text.find("opdock/") != header.text.npos;
+    return header.text.view().find("opdock/") != std::string_view::npos;
   });
 }
 

@@ -24,7 +24,7 @@ class Walk {
   Walk(const std::vector<SourceText>& embedded, const std::vector<std::string>& folders,
        const std::string& toolkit, OutsideHeaders* out)
       : folders_(folders), toolkit_(toolkit), out_(out) {
-    for (const SourceText& header : embedded) embedded_[header.name] = header.text;
+    for (const SourceText& header : embedded) embedded_[header.name] = header.includes();
   }
 
   // Follows the includes of `text`. from: the folder of the file with this text; empty if embedded.
@@ -68,7 +68,7 @@ class Walk {
     return true;
   }
 
-  std::map<std::string_view, std::string_view> embedded_;
+  std::map<std::string_view, std::string_view> embedded_;  // each header's #include lines
   const std::vector<std::string>& folders_;
   const std::string& toolkit_;
   OutsideHeaders* out_;

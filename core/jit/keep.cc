@@ -76,7 +76,7 @@ void keep_source(const std::string& folder, const CompileRequest& request, Image
                  const std::vector<std::pair<std::string, std::string>>& names,
                  std::vector<Reason>* reasons) {
   nlohmann::json headers = nlohmann::json::object();
-  for (const SourceText& header : request.headers) headers[header.name] = header.text;
+  for (const SourceText& header : request.headers) headers[header.name] = header.text.view();
   const nlohmann::json source = {{"program", program_of(request)},
                                  {"program_name", request.program_name},
                                  {"headers", headers},

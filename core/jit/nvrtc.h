@@ -10,14 +10,9 @@
 
 #include "base/progress.h"
 #include "base/version.h"
+#include "jit/source_text.h"
 
 namespace opdock {
-
-struct SourceText {
-  std::string name;  // as #include spells it: "opdock/device.cuh"
-  std::string text;
-  std::string digest{};  // SHA-256 of the text, hex; empty: not known
-};
 
 struct CompileJob {
   std::vector<SourceText> headers;   // all that can be included: no folder is searched

@@ -87,7 +87,7 @@ bool packed_request(const std::string& plugin, std::span<const ImageRow> rows, B
   for (const ImageRow& row : rows) {
     if (row.kind != ImageKind::kSource) continue;
     out->headers.push_back(
-        {row.arch, {reinterpret_cast<const char*>(row.bytes.data()), row.bytes.size()}});
+        {row.arch, std::string(reinterpret_cast<const char*>(row.bytes.data()), row.bytes.size())});
     // The vocabulary's names have a folder; the plugin's own files have none.
     if (row.arch.find('/') == std::string::npos) out->sources.push_back(row.arch);
     if (read_names(row.names, &names)) {

@@ -91,7 +91,7 @@ CacheRequest cache_request(const CompileRequest& request, const JitContext& cont
   const auto add = [&](std::string name, std::string value) {
     out.fields.push_back({std::move(name), std::move(value)});
   };
-  const auto text = [](const std::string& contents) { return to_hex(sha256(contents)); };
+  const auto text = [](std::string_view contents) { return to_hex(sha256(contents)); };
   add("entry", "1");  // version of an entry's contents
   add("opdock", OPDOCK_VERSION);
   add("backend", std::string(to_text(request.backend)));
@@ -103,9 +103,21 @@ CacheRequest cache_request(const CompileRequest& request, const JitContext& cont
   for (const SourceText& header : request.headers) headers.push_back(&header);
   std::sort(headers.begin(), headers.end(),
             [](const SourceText* a, const SourceText* b) { return a->name < b->name; });
-  for (const SourceText* header : headers)
-    add("header " + header->name, header->digest.empty() ? text(header->text) : header->digest);
-  for (const SourceText& header : outside) add("outside header " + header.name, header.text);
+  // Opdock's own headers are one field: they are many, and change only with Opdock.
+  FieldHasher own;
+  bool has_own = false;
+  for (const SourceText* header : headers) {
+    const std::string digest = header->digest.empty() ? text(header->text) : header->digest;
+    if (header->text.is_built_in()) {
+      own.add(header->name).add(digest);
+      has_own = true;
+    } else {
+      add("header " + header->name, digest);
+    }
+  }
+  if (has_own) add("Opdock's device headers", to_hex(own.finish()));
+  for (const SourceText& header : outside)
+    add("outside header " + header.name, std::string(header.text.view()));
   // Only a folder's contents matter, not where it is.
   const IncludeOptions includes = include_options(request.options);
   const std::set<std::string> folders(includes.folders.begin(), includes.folders.end());

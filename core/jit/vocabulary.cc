@@ -11,7 +11,8 @@ const std::vector<SourceText>& vocabulary() {
   static const std::vector<SourceText>* const all = [] {
     auto* made = new std::vector<SourceText>;
     for (const EmbeddedHeader& header : kVocabulary)
-      made->push_back({header.name, header.text, header.digest});
+      made->push_back(
+          {header.name, Text::built_in(header.text), header.digest, header.include_lines});
     return made;
   }();
   return *all;

@@ -115,7 +115,7 @@ inline std::string encode(const Request& request) {
   texts.push_back(std::to_string(job.headers.size()));
   for (const SourceText& header : job.headers) {
     texts.push_back(header.name);
-    texts.push_back(header.text);
+    texts.emplace_back(header.text.view());
   }
   add_list(job.sources, &texts);
   add_list(job.kernels, &texts);

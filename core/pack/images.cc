@@ -183,7 +183,7 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
     Image image;
     image.backend = request.manifest->is_for(Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
     image.arch = source.name;
-    image.bytes = source.text;
+    image.bytes = std::string(source.text.view());
     const std::vector<std::string>& own = request.manifest->device->sources;
     if (source.name == std::filesystem::path(own.front()).filename().string())
       for (const std::string& kernel : request.manifest->device->kernels)

@@ -103,6 +103,13 @@ TEST_F(Service, EverythingThatDecidesTheResultIsInTheKey) {
   differs("texts swapped",
           [](CompileRequest* r) { std::swap(r->headers[0].text, r->headers[1].text); });
   differs("another header", [](CompileRequest* r) { r->headers.push_back({"c.h", ""}); });
+  const auto built_in = [](const char* name, const char* digest) {
+    return SourceText{name, Text::built_in(""), digest};
+  };
+  differs("Opdock's header",
+          [&](CompileRequest* r) { r->headers.push_back(built_in("c.h", "1")); });
+  differs("its text", [&](CompileRequest* r) { r->headers.push_back(built_in("c.h", "2")); });
+  differs("its name", [&](CompileRequest* r) { r->headers.push_back(built_in("d.h", "1")); });
   differs("option", [](CompileRequest* r) { r->options[1] = "-DY=12"; });
   differs("order of options", [](CompileRequest* r) { std::swap(r->options[0], r->options[1]); });
   // (1, 11) and (11, 1): adjacent parts must not run together.
