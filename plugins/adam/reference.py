@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""adam_ and adamw_ in PyTorch: the oracle of the plugin's tests, and its fallback."""
+"""The optimizers' steps in PyTorch: the oracle of the plugin's tests, and its fallback."""
 
 import torch
 
@@ -33,30 +33,78 @@ def _step(
     grad_scale=None,
     found_inf=None,
 ):
-    if found_inf is not None and found_inf.item() != 0:
+    if _is_skipped(found_inf):
         return
     step += 1
     t = step.item()
-    if lr_tensor is not None:
-        lr = lr_tensor.item()
+    lr = _number(lr_tensor, lr)
     of_weights, of_grads = decays
-    weights = params if masters is None else masters
-    for i, (weight, grad, m, v) in enumerate(
-        zip(weights, grads, exp_avgs, exp_avg_sqs, strict=True)
-    ):
-        compute = torch.float64 if weight.dtype == torch.float64 else torch.float32
-        w, g = weight.to(compute), grad.to(compute)
-        if grad_scale is not None:
-            g = g / grad_scale
-        if maximize:
-            g = -g
-        g = g + of_grads * w
-        mean = beta1 * m.to(compute) + (1 - beta1) * g
-        square = beta2 * v.to(compute) + (1 - beta2) * g * g
-        m.copy_(mean)
-        v.copy_(square)
+    for i, weight in enumerate(params if masters is None else masters):
+        w, m, v = _wide(weight, exp_avgs[i], exp_avg_sqs[i])
+        g = _gradient(grads[i], w, grad_scale, maximize, of_grads)
+        mean = beta1 * m + (1 - beta1) * g
+        square = beta2 * v + (1 - beta2) * g * g
+        exp_avgs[i].copy_(mean)
+        exp_avg_sqs[i].copy_(square)
         root = (square / (1 - beta2**t)).sqrt()
         w = w - lr * of_weights * w - lr / (1 - beta1**t) * mean / (root + eps)
-        weight.copy_(w)
-        if masters is not None:
-            params[i].copy_(w)
+        _store(w, i, params, masters)
+
+
+@torch.no_grad()
+def lion_(
+    params,
+    grads,
+    exp_avgs,
+    *,
+    lr=1e-4,
+    beta1=0.9,
+    beta2=0.99,
+    weight_decay=0.0,
+    maximize=False,
+    masters=None,
+    lr_tensor=None,
+    grad_scale=None,
+    found_inf=None,
+):
+    """Does one step of Lion for all of params, in place."""
+    if _is_skipped(found_inf):
+        return
+    lr = _number(lr_tensor, lr)
+    for i, weight in enumerate(params if masters is None else masters):
+        w, m = _wide(weight, exp_avgs[i])
+        g = _gradient(grads[i], w, grad_scale, maximize)
+        ahead = beta1 * m + (1 - beta1) * g
+        change = torch.where(ahead.isnan(), ahead, ahead.sign())  # torch's sign of NaN is 0
+        exp_avgs[i].copy_(beta2 * m + (1 - beta2) * g)
+        _store((1 - lr * weight_decay) * w - lr * change, i, params, masters)
+
+
+def _is_skipped(found_inf):
+    return found_inf is not None and found_inf.item() != 0
+
+
+def _number(tensor, otherwise):
+    return otherwise if tensor is None else tensor.item()
+
+
+def _wide(*tensors):
+    """Returns the tensors in the dtype that is computed in: float64 if the first one has it."""
+    compute = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+    return [x.to(compute) for x in tensors]
+
+
+def _gradient(grad, weight, grad_scale, maximize, weight_decay=0):
+    """Returns the gradient that a step uses."""
+    grad = grad.to(weight.dtype)
+    if grad_scale is not None:
+        grad = grad / grad_scale
+    if maximize:
+        grad = -grad
+    return grad + weight_decay * weight if weight_decay else grad
+
+
+def _store(weight, i, params, masters):
+    if masters is not None:
+        masters[i].copy_(weight)
+    params[i].copy_(weight)

@@ -3,69 +3,25 @@
 optimizers."""
 
 import copy
+import sys
+from pathlib import Path
 
 import pytest
-import row_cases
 import torch
 
 import opdock
-from opdock.testing import HALF_ULP, on
+from opdock.testing import HALF_ULP
 
-F32, F16, BF16, F64 = torch.float32, torch.float16, torch.bfloat16, torch.float64
-# Dtypes of params, grads and averages; whether there are masters.
-KINDS = [(F32, F32, F32, False)]
-for narrow in (F16, BF16):
-    KINDS += [(narrow, g, a, m) for g in (narrow, F32) for a in (narrow, F32) for m in (0, 1)]
-SIZES = [0, 1, 3, 1000, 65537]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from lists_cases import BF16, F16, F32, F64, KINDS, REORDERED, SIZES, State, moved, reordered, same
+from lists_cases import optimize as optimize_state
+
 OPS = ["adamw_", "adam_"]
 
 
-class State:
-    """The lists that a call takes, with random numbers, on the CPU."""
-
-    LISTS = ("params", "grads", "exp_avgs", "exp_avg_sqs", "masters")
-
-    def __init__(self, shapes, kind=KINDS[0], step=3.0, seed=0):
-        param, grad, average, has_masters = kind
-
-        def numbers(dtype, number, deviation=1.0):
-            return [
-                row_cases.random(s if isinstance(s, tuple) else (s,), dtype, key, deviation)
-                for key, s in enumerate(shapes, 1000 * number + seed)
-            ]
-
-        self.masters = numbers(F32, 1) if has_masters else None
-        self.params = [w.to(param) for w in self.masters] if has_masters else numbers(param, 1)
-        self.grads = numbers(grad, 2)
-        self.exp_avgs = numbers(average, 3, 0.5)
-        self.exp_avg_sqs = [x.square() for x in numbers(average, 4)]
-        self.step = torch.tensor(step)
-
-    def lists(self):
-        """Yields all tensors but step, with their list's name and their number."""
-        for name in self.LISTS:
-            for i, x in enumerate(getattr(self, name) or []):
-                yield (name, i), x
-
-    def __deepcopy__(self, memo):
-        other = copy.copy(self)
-        for name in self.LISTS:
-            if getattr(self, name) is not None:
-                setattr(other, name, [x.clone() for x in getattr(self, name)])
-        other.step = self.step.clone()
-        return other
-
-    def call(self, function, **options):
-        lists = (self.params, self.grads, self.exp_avgs, self.exp_avg_sqs, self.step)
-        return function(*lists, masters=self.masters, **options)
-
-
 def optimize(device, name, state, **options):
-    """Calls the op, and asserts that the tensors that it only reads are unchanged."""
-    read = [x.clone() for x in state.grads]
-    assert state.call(on(device, getattr(opdock.ops, name)), **options) is None
-    for before, after in zip(read, state.grads, strict=True):
-        assert torch.equal(before, after) or before.isnan().any()
+    state.op = name
+    assert optimize_state(device, state, **options) is None
     return state
 
 
@@ -149,29 +105,17 @@ def test_options(device, assert_close, name, number):
 def test_any_alignment(device, assert_close, kind):
     """One list is misaligned, or all are, also by single elements; sizes are around a vector and a
     chunk."""
-    for which in (*State.LISTS, "all"):
+    for which in ("params", "grads", "exp_avgs", "exp_avg_sqs", "masters", "all"):
         for offset in (1, 2, 4):
             state = State([1023, 1024, 1025, 4, 5, 2051], kind)
-            for name in State.LISTS:
+            for name in state.names():
                 if which in (name, "all") and getattr(state, name):
-                    moved = [
-                        torch.cat([x.new_zeros(offset), x])[offset:] for x in getattr(state, name)
-                    ]
-                    setattr(state, name, moved)
+                    setattr(state, name, [moved(x, offset) for x in getattr(state, name)])
             check(device, "adamw_", state, assert_close)
 
 
 def test_any_order_of_dimensions(device, assert_close):
-    """Tensors that are channels_last, transposed, or have a dimension of size 1 with any stride."""
-
-    def changed(x, number):
-        if number == 0:
-            return x.to(memory_format=torch.channels_last)
-        return x.t() if number == 1 else x.as_strided(x.shape, (7, 3, 1))
-
-    state = State([(2, 5, 3, 4), (17, 33), (1, 4, 3)])
-    for name in ("params", "grads", "exp_avgs", "exp_avg_sqs"):
-        setattr(state, name, [changed(x, i) for i, x in enumerate(getattr(state, name))])
+    state = State(REORDERED).change(reordered)
     assert not state.params[0].is_contiguous() and not state.params[1].is_contiguous()
     check(device, "adamw_", state, assert_close)
 
@@ -200,9 +144,7 @@ def test_found_inf_skips_everything(device, value):
         state.grads[3][5] = float("inf")
         before = copy.deepcopy(state)
         optimize(device, "adamw_", state, found_inf=torch.tensor([value]))
-        assert torch.equal(before.step, state.step)
-        for (_, x), (_, y) in zip(before.lists(), state.lists(), strict=True):
-            assert torch.equal(x, y)
+        same(before, state)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -303,8 +245,7 @@ def test_special_numbers(device, name):
 
 def test_the_same_bits_each_time(device):
     runs = [optimize(device, "adamw_", State([70_001, 5])) for _ in range(2)]
-    for (_, x), (_, y) in zip(runs[0].lists(), runs[1].lists(), strict=True):
-        assert torch.equal(x, y)
+    same(*runs)
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -319,17 +260,14 @@ def test_reference(reference, name, kind):
         torch.testing.assert_close(x, y)
     before = copy.deepcopy(other)
     other.call(getattr(reference, name), found_inf=torch.tensor(1.0))
-    for (_, x), (_, y) in zip(before.lists(), other.lists(), strict=True):
-        assert torch.equal(x, y)
+    same(before, other)
 
 
 # ---- on a GPU that torch reaches
 
 
 def to(device, state):
-    for name in State.LISTS:
-        if getattr(state, name) is not None:
-            setattr(state, name, [x.to(device) for x in getattr(state, name)])
+    state.change(lambda x, _: x.to(device))
     state.step = state.step.to(device)
     return state
 

@@ -48,9 +48,11 @@ static const ExamplesOf attention_examples([](Examples& examples) {
        {examples.output({2, 1, 4, 8})},
        {{one_q, eight, eight, no_one, no_one, no_one, no_one, no_one, no_one, no_one, no, zero}}});
 
+  Array* const starts = examples.output({2}, {}, Type::kInt32);  // places that the caches have
+  starts->set(0, 2);
+  starts->set(1, 0);
   const opdock_value new_k = examples.array({2, 3, 2, 8}), k_cache = examples.array({2, 7, 2, 8}),
-                     v_cache = examples.array({2, 7, 2, 8}),
-                     start = examples.array({2}, {}, Type::kInt32),
+                     v_cache = examples.array({2, 7, 2, 8}), start = starts->value(),
                      short_start = examples.array({1}, {}, Type::kInt32),
                      cos = examples.array({30, 4}), wide = examples.array({30, 5});
   examples.add(

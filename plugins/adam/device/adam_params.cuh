@@ -1,24 +1,12 @@
-// Parameters of the kernels, filled in by adam_gpu.cc, and arithmetic that the CPU shares.
+// Parameters of adam's kernels, filled in by adam_gpu.cc, and arithmetic that the CPU shares.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "opdock/host_device.cuh"
+#include "lists_params.cuh"
 
 namespace adam {
 
-inline constexpr int kThreads = 256;  // threads per block
-inline constexpr int kItems = 4;      // consecutive elements per thread
-inline constexpr int kChunk = kThreads * kItems;
-// Tensors per launch: the parameters of a launch may take 4 KiB.
-inline constexpr int kMaxTensors = 76;
-
-// A number as a sum: `high` is its neighbour towards 0, and `low` the rest. One float has too few
-// digits: with 0.999 as a float, averages of equal numbers drift by 1 in 60,000. Because `low` is
-// not 0, an infinite number times both is infinite.
-template <class T>
-struct Factor {
-  T high, low;
-};
+using optimizer::Factor;
 
 // Numbers that depend on the number of the step, t. With s = sqrt(1 - beta2^t):
 struct Schedule {
@@ -71,28 +59,14 @@ struct Begin {
   double weight_decay;  // decoupled decay of the weights
 };
 
-// Arrays have elements of the kernel's type T, except those named in Params::is_float, which have
-// floats.
-enum FloatArrays { kFloatWeights = 1, kFloatGrads = 2, kFloatAverages = 4 };
-
-// The tensors of one launch. None is empty.
 struct Params {
-  void* weight[kMaxTensors];  // the tensors to update: the parameters, or their masters
-  const void* grad[kMaxTensors];
-  void* average[kMaxTensors];  // average of gradients
-  void* square[kMaxTensors];   // average of squared gradients
-  void* copy[kMaxTensors];     // parameters that have masters
-  long long numel[kMaxTensors];
-  int end[kMaxTensors];  // end of each tensor's blocks, ascending
-  int count;             // at least 1
+  optimizer::TensorLists<2, 76> lists;  // states: averages of gradients, and of their squares
   const Current* current;
   Factor<float> beta1, beta2;
-  float rest1, rest2;      // 1 - beta1, 1 - beta2
-  float weight_decay;      // weight decay that is added to gradients
-  float sign;              // -1 to maximise
-  unsigned char is_float;  // FloatArrays
-  bool has_copies;
-  bool is_scaled;  // whether there is a grad_scale
+  float rest1, rest2;  // 1 - beta1, 1 - beta2
+  float weight_decay;  // weight decay that is added to gradients
+  float sign;          // -1 to maximise
+  bool is_scaled;      // whether there is a grad_scale
 };
 static_assert(sizeof(Params) <= 4096);
 

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.optim's Adam and AdamW, with a step by Opdock's ops: one call for all tensors.
+"""torch.optim's Adam and AdamW, with a step by Opdock's ops: one call for all tensors. And Lion,
+which torch lacks.
 
-The constructor arguments, param groups, hooks and the state_dict are torch's, so that a state is
-taken from torch's optimizer and continued there. What the ops cannot do (amsgrad, differentiable,
-complex parameters, betas that are tensors) is torch's own step.
+The constructor arguments, param groups, hooks and the state_dict of Adam and AdamW are torch's, so
+that a state is taken from torch's optimizer and continued there. What the ops cannot do (amsgrad,
+differentiable, complex parameters, betas that are tensors) is torch's own step.
 """
 
 import torch
 
 from opdock.torch import _functional
 
-__all__ = ["Adam", "AdamW"]
+__all__ = ["Adam", "AdamW", "Lion"]
 
 
 class _Steps:
@@ -100,26 +101,13 @@ class _Steps:
         options |= {"beta1": beta1, "beta2": beta2, "eps": group["eps"]}
         op = torch.ops.opdock.adamw_ if group["decoupled_weight_decay"] else torch.ops.opdock.adam_
         for counter, lists in self._by_counter(group, params):
-            on = {}
-            for name in ("grad_scale", "found_inf"):
-                one = getattr(self, name, None)  # GradScaler sets them
-                if one is not None:
-                    on[name] = _number_on(one, counter.device)
-            if isinstance(lr, torch.Tensor):
-                on["lr_tensor"] = _number_on(lr, counter.device)
-            else:
-                on["lr"] = lr
-            op(*lists, counter, **options, **on)
+            op(*lists, counter, **options, **_numbers(self, lr, counter.device))
 
     def _begin(self, group, params):
         """Makes the states of tensors that get their first gradient."""
         counters = {}
         for param in params:
-            if param.grad.is_sparse:
-                raise RuntimeError(
-                    f"{type(self).__name__}: found a sparse gradient, wanted a dense one; use "
-                    "torch.optim.SparseAdam"
-                )
+            _refuse_sparse(self, param, "use torch.optim.SparseAdam")
             state = self.state[param]
             if not state:
                 if param.device not in counters:
@@ -153,17 +141,38 @@ class _Steps:
             yield counter, self._lists(those)
 
     def _lists(self, params):
-        lists = [], [], [], []
-        for param in params:
-            state = self.state[param]
-            local = [param, param.grad, state["exp_avg"], state["exp_avg_sq"]]
-            if type(param) is not torch.nn.Parameter:
-                local = [_local(x) for x in local]
-            if local[1].stride() != local[0].stride():
-                local[1] = torch.empty_like(local[0], dtype=local[1].dtype).copy_(local[1])
-            for one, x in zip(lists, local, strict=True):
-                one.append(x)
-        return lists
+        return _lists(params, self.state, ("exp_avg", "exp_avg_sq"))
+
+
+def _refuse_sparse(optimizer, param, advice):
+    if param.grad.is_sparse:
+        raise RuntimeError(
+            f"{type(optimizer).__name__}: found a sparse gradient, wanted a dense one; {advice}"
+        )
+
+
+def _lists(params, states, names):
+    """Returns lists of the parameters, of their gradients, and of their states of these names."""
+    lists = tuple([] for _ in range(2 + len(names)))
+    for param in params:
+        local = [param, param.grad, *(states[param][name] for name in names)]
+        if type(param) is not torch.nn.Parameter:
+            local = [_local(x) for x in local]
+        if local[1].stride() != local[0].stride():
+            local[1] = torch.empty_like(local[0], dtype=local[1].dtype).copy_(local[1])
+        for one, x in zip(lists, local, strict=True):
+            one.append(x)
+    return lists
+
+
+def _numbers(optimizer, lr, device):
+    """Returns the keywords of an op for the learning rate, and for what GradScaler has set."""
+    on = {"lr_tensor": _number_on(lr, device)} if isinstance(lr, torch.Tensor) else {"lr": lr}
+    for name in ("grad_scale", "found_inf"):
+        one = getattr(optimizer, name, None)
+        if one is not None:
+            on[name] = _number_on(one, device)
+    return on
 
 
 def _is_ours(group):
@@ -199,3 +208,56 @@ class Adam(_Steps, torch.optim.Adam):
 
 class AdamW(_Steps, torch.optim.AdamW):
     """torch.optim.AdamW by the op adamw_."""
+
+
+class Lion(torch.optim.Optimizer):
+    """Lion (Chen et al., https://arxiv.org/abs/2302.06675) by the op lion_.
+
+    The arguments are those of torch.optim.AdamW without what Lion has no use for. betas: the weight
+    of the average in a step's direction, and in the next average. Lion is used with a third to a
+    tenth of AdamW's lr, and with a weight_decay that is larger by as much. A step waits for no GPU,
+    and may be captured; torch.amp.GradScaler leaves unscaling, and skipping a step, to it.
+    """
+
+    _step_supports_amp_scaling = True
+
+    def __init__(self, params, lr=1e-4, betas=(0.9, 0.99), weight_decay=0.0, *, maximize=False):
+        named = {"lr": lr, "weight_decay": weight_decay}
+        named |= {f"betas[{i}]": beta for i, beta in enumerate(betas)}
+        for name, number in named.items():
+            below = 1 if name.startswith("betas") else float("inf")
+            if not 0 <= number < below:
+                raise ValueError(f"Lion: {name}: found {number}, wanted a number from 0 to {below}")
+        options = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "maximize": maximize}
+        super().__init__(params, options)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """Performs one step. closure: a function that computes the loss again and returns it."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            alike = {}  # what one call of the op updates
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                _refuse_sparse(self, param, "make it dense by to_dense()")
+                if not self.state[param]:
+                    self.state[param]["exp_avg"] = torch.zeros_like(
+                        param, memory_format=torch.preserve_format
+                    )
+                key = param.device, param.dtype, param.grad.dtype
+                alike.setdefault(key, []).append(param)
+            beta1, beta2 = group["betas"]
+            for (device, *_), params in alike.items():
+                torch.ops.opdock.lion_(
+                    *_lists(params, self.state, ("exp_avg",)),
+                    beta1=beta1,
+                    beta2=beta2,
+                    weight_decay=group["weight_decay"],
+                    maximize=group["maximize"],
+                    **_numbers(self, group["lr"], device),
+                )
+        return loss

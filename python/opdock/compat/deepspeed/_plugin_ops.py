@@ -34,7 +34,9 @@ _INFERENCE = (
 SERVED = {
     "async_io": ("async_io", _AIO),
     "cpu_adam": ("cpu_adam", _ADAM),
+    "cpu_lion": ("cpu_lion", ("lion_",)),
     "fused_adam": ("fused_adam", _ADAM),
+    "fused_lion": ("fused_lion", ("lion_",)),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }

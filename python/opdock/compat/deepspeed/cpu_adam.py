@@ -8,7 +8,7 @@ kind of its weight decay. Any thread may call the functions.
 import torch
 
 from opdock._errors import InvalidArgumentError
-from opdock.compat.deepspeed import _adam
+from opdock.compat.deepspeed import _adam, _optimizer
 
 _decoupled = {}  # an optimizer's number -> whether it is AdamW
 
@@ -45,23 +45,7 @@ def destroy_adam(optimizer_id):
 
 
 def _is_decoupled(function, optimizer_id):
-    try:
-        return _decoupled[optimizer_id]
-    except KeyError:
-        known = ", ".join(map(str, sorted(_decoupled))) or "none"
-        raise InvalidArgumentError(
-            f"{function}(): argument 'optimizer_id': found {optimizer_id!r}, wanted one that "
-            f"create_adam() has made (there is {known}); call create_adam() first"
-        ) from None
-
-
-def _check_cpu(function, tensors):
-    for name, tensor in tensors.items():
-        if tensor.device.type != "cpu":
-            raise InvalidArgumentError(
-                f"{function}(): argument {name!r}: found a tensor on {tensor.device}, wanted one "
-                "on the CPU; move it there, or use FusedAdam for parameters on a GPU"
-            )
+    return _optimizer.find(_decoupled, function, optimizer_id, "create_adam")
 
 
 def adam_update(
@@ -87,14 +71,12 @@ def adam_update(
     """
     decoupled = _is_decoupled("adam_update", optimizer_id)
     tensors = {"params": params, "grads": grads, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    _check_cpu("adam_update", tensors)
-    if grads.shape == params.shape and grads.stride() != params.stride():
-        grads = torch.empty_like(params, dtype=grads.dtype).copy_(grads)
+    _optimizer.check_cpu("adam_update", tensors, "FusedAdam")
     _adam.step(
         decoupled,
         step,
         [params],
-        [grads],
+        [_optimizer.with_strides_of(params, grads)],
         [exp_avg],
         [exp_avg_sq],
         lr=lr,
@@ -138,8 +120,7 @@ def adam_update_copy(
         exp_avg,
         exp_avg_sq,
     )
-    with torch.no_grad():
-        gpu_params.copy_(params.view_as(gpu_params))
+    _optimizer.copy_to(gpu_params, params)
     return 0
 
 
@@ -166,7 +147,7 @@ def adam_rollback(
     """
     decoupled = _is_decoupled("adam_rollback", optimizer_id)
     tensors = {"params": params, "grads": grads, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
-    _check_cpu("adam_rollback", tensors)
+    _optimizer.check_cpu("adam_rollback", tensors, "FusedAdam")
     for name, tensor in tensors.items():
         if tensor.dtype != torch.float32:
             raise InvalidArgumentError(

@@ -2,7 +2,7 @@
 """The functions of DeepSpeed's module fused_adam, on the plugin adam, for GPUs and the CPU."""
 
 from opdock._errors import InvalidArgumentError
-from opdock.compat.deepspeed import _adam
+from opdock.compat.deepspeed import _adam, _optimizer
 
 
 def multi_tensor_adam(
@@ -26,17 +26,15 @@ def multi_tensor_adam(
     effect: the plugin chooses its own launches, and DeepSpeed's kernel does not read the flag. Runs
     on the current stream. Raises InvalidArgumentError for other lists or modes.
     """
-    if len(tensor_lists) != 4:
-        raise InvalidArgumentError(
-            f"multi_tensor_adam(): argument 'tensor_lists': found {len(tensor_lists)} lists, "
-            "wanted 4: gradients, parameters, exp_avgs, exp_avg_sqs"
-        )
+    names = ("gradients", "parameters", "exp_avgs", "exp_avg_sqs")
+    grads, params, exp_avgs, exp_avg_sqs = _optimizer.columns(
+        "multi_tensor_adam", tensor_lists, names
+    )
     if mode not in (0, 1):
         raise InvalidArgumentError(
             f"multi_tensor_adam(): argument 'mode': found {mode!r}, wanted 0 (weight decay in the "
             "gradient) or 1 (AdamW)"
         )
-    grads, params, exp_avgs, exp_avg_sqs = (list(tensors) for tensors in tensor_lists)
     _adam.step(
         mode == 1,
         step,

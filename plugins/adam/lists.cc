@@ -1,15 +1,14 @@
-// Checks the arguments of adam_ and adamw_.
+// Checks the lists of tensors that an optimizer's step updates, and its numbers.
 // SPDX-License-Identifier: Apache-2.0
+#include "lists.h"
+
 #include <algorithm>
 
-#include "adam_job.h"
-
-namespace adam {
+namespace optimizer {
 namespace {
 
 using opdock::Check;
 using opdock::check;
-using opdock::check_number;
 using opdock::Dtype;
 using opdock::Error;
 using opdock::Tensor;
@@ -95,47 +94,47 @@ void check_beside(const Tensors& list, const char* name, const Tensors& params,
   });
 }
 
-void check_one_number(const OptionalTensor& x, const char* name) {
-  if (!x) return;
-  check(*x, name).dtype(kFloat).aligned(sizeof(float));
-  if (x->numel() != 1)
-    throw Error(OPDOCK_INVALID_ARGUMENT, concat("argument '", name, "': found shape ",
-                                                x->shape_text(), ", wanted one element"));
-}
-
 }  // namespace
 
-void check_arguments(const Arguments& a, bool is_cpu) {
-  check_params(a.params, is_cpu);
-  const Dtype dtype = a.params.empty() ? kFloat : a.params[0].dtype();
-
+void check_lists(const Lists& lists, bool is_cpu) {
+  check_params(lists.params, is_cpu);
+  const Dtype dtype = lists.params.empty() ? kFloat : lists.params[0].dtype();
   std::vector<Dtype> dtypes = {dtype};
   if (dtype.bytes() == 2) dtypes.push_back(kFloat);
-  check_beside(a.grads, "grads", a.params, dtypes);
-  check_beside(a.exp_avgs, "exp_avgs", a.params, dtypes);
-  check_beside(a.exp_avg_sqs, "exp_avg_sqs", a.params, dtypes);
-  if (!a.params.empty())
-    check(a.exp_avg_sqs[0], "exp_avg_sqs[0]").same_dtype_as(a.exp_avgs[0], "exp_avgs[0]");
-  if (a.masters) {
-    if (dtype.bytes() != 2 && !a.params.empty())
+  check_beside(lists.grads, "grads", lists.params, dtypes);
+  for (int s = 0; s < 2 && lists.states[s] != nullptr; ++s)
+    check_beside(*lists.states[s], lists.state_names[s], lists.params, dtypes);
+  if (!lists.params.empty() && lists.states[1] != nullptr)
+    check((*lists.states[1])[0], concat(lists.state_names[1], "[0]").c_str())
+        .same_dtype_as((*lists.states[0])[0], concat(lists.state_names[0], "[0]").c_str());
+  if (lists.masters) {
+    if (dtype.bytes() != 2 && !lists.params.empty())
       throw Error(OPDOCK_INVALID_ARGUMENT,
                   concat("argument 'masters': found a list beside params of ", dtype.name(),
                          ", wanted None, as only float16 and bfloat16 have masters; pass the "
                          "float32 weights as 'params' alone"));
-    check_beside(*a.masters, "masters", a.params, {kFloat});
+    check_beside(*lists.masters, "masters", lists.params, {kFloat});
   }
-  check_one_number(a.step, "step");
-  check_one_number(a.lr_tensor, "lr_tensor");
-  check_one_number(a.grad_scale, "grad_scale");
-  check_one_number(a.found_inf, "found_inf");
-  check_number(a.lr, "lr", a.lr >= 0, "a number that is not negative; 1e-3 is usual");
-  check_number(a.beta1, "beta1", a.beta1 >= 0 && a.beta1 < 1,
-               "a number from 0 to below 1; 0.9 is usual");
-  check_number(a.beta2, "beta2", a.beta2 >= 0 && a.beta2 < 1,
-               "a number from 0 to below 1; 0.999 is usual");
-  check_number(a.eps, "eps", a.eps >= 0, "a number that is not negative; 1e-8 is usual");
-  check_number(a.weight_decay, "weight_decay", a.weight_decay >= 0,
-               "a number that is not negative; 1e-2 is usual");
 }
 
-}  // namespace adam
+void check_one_number(const OptionalTensor& tensor, const char* name) {
+  if (!tensor) return;
+  check(*tensor, name).dtype(kFloat).aligned(sizeof(float));
+  if (tensor->numel() != 1)
+    throw Error(OPDOCK_INVALID_ARGUMENT, concat("argument '", name, "': found shape ",
+                                                tensor->shape_text(), ", wanted one element"));
+}
+
+void check_not_negative(double number, const char* name, const char* usual) {
+  if (number >= 0) return;
+  opdock::check_number(number, name, false,
+                       concat("a number that is not negative; ", usual, " is usual").c_str());
+}
+
+void check_beta(double number, const char* name, const char* usual) {
+  if (number >= 0 && number < 1) return;
+  opdock::check_number(number, name, false,
+                       concat("a number from 0 to below 1; ", usual, " is usual").c_str());
+}
+
+}  // namespace optimizer

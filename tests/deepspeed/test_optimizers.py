@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests fused_lion and cpu_lion against the formulas written out in float64."""
+
+import pytest
+import torch
+
+import opdock
+
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+# The largest error of a step, relative to the largest parameter: one rounding of the dtype.
+ERRORS = {F32: 4e-7, F16: 6e-4, BF16: 5e-3}
+# Sizes of DeepSpeed's own tests, and some around the vector length.
+SIZES = [64, 22, 128, 1024, 1048576, 1, 15, 17]
+
+
+def tensors(size, dtype, count=3):
+    made = torch.Generator().manual_seed(size)
+    return [torch.randn(size, generator=made, dtype=torch.float64).to(dtype) for _ in range(count)]
+
+
+def assert_near(found, wanted):
+    """Compares where the wanted number is not NaN."""
+    sure = ~wanted.isnan()
+    scale = max(1.0, wanted[sure].abs().max().item())
+    assert (found.double() - wanted)[sure].abs().max().item() <= ERRORS[found.dtype] * scale
+
+
+def lion(p, g, m, lr=1e-2, beta1=0.9, beta2=0.99, decay=0.1):
+    """Returns the parameter and the average after a step, in float64. Where the direction is 0 but
+    for rounding, the parameter is NaN."""
+    p, g, m = (x.double() for x in (p, g, m))
+    ahead = beta1 * m + (1 - beta1) * g
+    change = torch.where(ahead.abs() < 1e-6, torch.nan, ahead.sign())
+    return p * (1 - lr * decay) - lr * change, beta2 * m + (1 - beta2) * g
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+def test_multi_tensor_lion(compat, dtype):
+    module = compat.FusedLionBuilder().load()
+    lists = [tensors(size, dtype) for size in [*SIZES[:4], 70001]]
+    lists.insert(2, [torch.empty(0, dtype=dtype)] * 3)
+    wanted = [lion(*one) for one in lists]
+    columns = [[one[k] for one in lists] for k in (1, 0, 2)]
+    flag = torch.zeros(1, dtype=torch.int32)
+    assert module.multi_tensor_lion(65536, flag, columns, 1e-2, 0.9, 0.99, 1, 0.1) is None
+    for one, (p, m) in zip(lists, wanted, strict=True):
+        if p.numel():
+            assert_near(one[0], p)
+            assert_near(one[2], m)
+    module.multi_tensor_lion(65536, flag, [[], [], []], 1e-2, 0.9, 0.99, 1, 0.1)
+    with pytest.raises(opdock.InvalidArgumentError, match="found 4 lists, wanted 3: gradients"):
+        module.multi_tensor_lion(65536, flag, [[]] * 4, 1e-2, 0.9, 0.99, 1, 0.1)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+def test_cpu_lion(compat, size, dtype):
+    module = compat.CPULionBuilder().load()
+    assert module.create_lion(0, 1e-3, 0.9, 0.99, 0.0, False) == 0
+    p, g, m = tensors(size, dtype)
+    m = m.float()
+    copy = torch.zeros(size, dtype=F16)
+    for number in (1, 2):
+        wanted = lion(p, g, m)
+        if number == 1:
+            assert module.lion_update(0, 1, 1e-2, 0.9, 0.99, 0.1, p, g, m) == 0
+        else:
+            assert module.lion_update_copy(0, 2, 1e-2, 0.9, 0.99, 0.1, p, g, m, copy) == 0
+        assert_near(p, wanted[0])
+        assert_near(m, wanted[1])
+    assert torch.equal(copy, p.half())
+    assert module.destroy_lion(0) == module.destroy_lion(0) == 0
+
+
+def test_a_parameter_without_gradient_stays(compat):
+    """DeepSpeed's kernels move it by lr, the two of them in other directions."""
+    zero = torch.zeros(100)
+    p = torch.randn(100)
+    before = p.clone()
+    compat.FusedLionBuilder().load().multi_tensor_lion(
+        64, None, [[zero], [p], [zero.clone()]], 0.1, 0.9, 0.99, 1, 0.0
+    )
+    assert torch.equal(before, p)
+
+
+UPDATES = {
+    "lion": lambda module, number, p, s: module.lion_update(number, 1, 0.1, 0.9, 0.9, 0, p, p, s),
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_numbers_and_devices_are_checked(compat, name):
+    """DeepSpeed's functions dereference a null pointer, and read a GPU's memory as the host's."""
+    module = compat.BUILDERS[f"CPU{name.title()}Builder"]().load()
+    getattr(module, f"create_{name}")(4)
+    p, state = torch.ones(8), torch.ones(8)
+    with pytest.raises(opdock.InvalidArgumentError, match="found 9, wanted .*there is 4"):
+        UPDATES[name](module, 9, p, state)
+    with pytest.raises(opdock.InvalidArgumentError, match="'params': found a tensor on meta"):
+        UPDATES[name](module, 4, p.to("meta"), state)
+    assert getattr(module, f"destroy_{name}")(4) == 0
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_gradients_of_other_strides(compat, name):
+    module = compat.BUILDERS[f"CPU{name.title()}Builder"]().load()
+    getattr(module, f"create_{name}")(0)
+    found = []
+    for grad in (torch.full((1, 1), 0.5).expand(6, 4), torch.full((6, 4), 0.5)):
+        p, state = torch.ones(6, 4), torch.zeros(6, 4)
+        if name == "lion":
+            module.lion_update(0, 1, 0.1, 0.9, 0.99, 0, p, grad, state)
+        found.append((p, state))
+    torch.testing.assert_close(*found, rtol=0, atol=0)
