@@ -36,9 +36,7 @@ struct Arguments {
 void check_arguments(const Arguments& a, bool is_cpu) {
   check_lists(a.lists(), is_cpu);
   check_one_number(a.step, "step");
-  check_one_number(a.lr_tensor, "lr_tensor");
-  check_one_number(a.grad_scale, "grad_scale");
-  check_one_number(a.found_inf, "found_inf");
+  check_scalars(a.lr_tensor, a.grad_scale, a.found_inf);
   check_not_negative(a.lr, "lr", "1e-3");
   check_beta(a.beta1, "beta1", "0.9");
   check_beta(a.beta2, "beta2", "0.999");

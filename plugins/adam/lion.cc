@@ -37,9 +37,7 @@ void plan(Plan& plan, Tensors params, Tensors grads, Tensors exp_avgs, double lr
           OptionalTensor lr_tensor, OptionalTensor grad_scale, OptionalTensor found_inf) {
   const Lists lists = {params, grads, {&exp_avgs, nullptr}, {"exp_avgs", nullptr}, masters};
   check_lists(lists, plan.is_cpu());
-  check_one_number(lr_tensor, "lr_tensor");
-  check_one_number(grad_scale, "grad_scale");
-  check_one_number(found_inf, "found_inf");
+  check_scalars(lr_tensor, grad_scale, found_inf);
   check_not_negative(lr, "lr", "1e-4");
   check_beta(beta1, "beta1", "0.9");
   check_beta(beta2, "beta2", "0.99");
@@ -60,9 +58,7 @@ void run(Call& call, Results, Tensors params, Tensors grads, Tensors exp_avgs, d
   }
   if (params.empty()) return;
   Params p = {};
-  p.lr = address_of(lr_tensor);
-  p.grad_scale = address_of(grad_scale);
-  p.found_inf = address_of(found_inf);
+  p.scalars = {address_of(lr_tensor), address_of(grad_scale), address_of(found_inf)};
   p.weight_decay = weight_decay;
   p.rate = factor_of<float>(lr);
   p.keep = factor_of<float>(1 - lr * weight_decay);

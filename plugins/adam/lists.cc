@@ -125,6 +125,13 @@ void check_one_number(const OptionalTensor& tensor, const char* name) {
                                                 tensor->shape_text(), ", wanted one element"));
 }
 
+void check_scalars(const OptionalTensor& lr_tensor, const OptionalTensor& grad_scale,
+                   const OptionalTensor& found_inf) {
+  check_one_number(lr_tensor, "lr_tensor");
+  check_one_number(grad_scale, "grad_scale");
+  check_one_number(found_inf, "found_inf");
+}
+
 void check_not_negative(double number, const char* name, const char* usual) {
   if (number >= 0) return;
   opdock::check_number(number, name, false,

@@ -31,6 +31,9 @@ void check_lists(const Lists& lists, bool is_cpu);
 
 // Checks a tensor of one float32, if there is one.
 void check_one_number(const OptionalTensor& tensor, const char* name);
+// Checks the three that every op takes.
+void check_scalars(const OptionalTensor& lr_tensor, const OptionalTensor& grad_scale,
+                   const OptionalTensor& found_inf);
 
 // usual: a value that people use, as text.
 void check_not_negative(double number, const char* name, const char* usual);

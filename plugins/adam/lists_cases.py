@@ -18,7 +18,12 @@ SIZES = [0, 1, 3, 1000, 65537]
 
 AVERAGES = ("exp_avgs", "exp_avg_sqs")
 #: op -> what it keeps of earlier gradients
-STATES = {"adamw_": AVERAGES, "adam_": AVERAGES, "lion_": AVERAGES[:1]}
+STATES = {
+    "adamw_": AVERAGES,
+    "adam_": AVERAGES,
+    "lion_": AVERAGES[:1],
+    "adagrad_": ("state_sums",),
+}
 #: the ops that count their steps
 COUNTING = ("adamw_", "adam_")
 

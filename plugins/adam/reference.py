@@ -80,6 +80,33 @@ def lion_(
         _store((1 - lr * weight_decay) * w - lr * change, i, params, masters)
 
 
+@torch.no_grad()
+def adagrad_(
+    params,
+    grads,
+    state_sums,
+    *,
+    lr=1e-2,
+    eps=1e-10,
+    weight_decay=0.0,
+    maximize=False,
+    masters=None,
+    lr_tensor=None,
+    grad_scale=None,
+    found_inf=None,
+):
+    """Does one step of Adagrad for all of params, in place."""
+    if _is_skipped(found_inf):
+        return
+    lr = _number(lr_tensor, lr)
+    for i, weight in enumerate(params if masters is None else masters):
+        w, total = _wide(weight, state_sums[i])
+        g = _gradient(grads[i], w, grad_scale, maximize, weight_decay)
+        total = total + g * g
+        state_sums[i].copy_(total)
+        _store(w - lr * g / (total.sqrt() + eps), i, params, masters)
+
+
 def _is_skipped(found_inf):
     return found_inf is not None and found_inf.item() != 0
 

@@ -127,6 +127,87 @@ struct Lion : Usual {
   }
 };
 
+template <class C, bool kPlain>
+struct Adagrad : Usual {
+  static constexpr int kStates = 1;
+  Gradient<C, kPlain> gradient;
+  C rate, eps;
+
+  explicit Adagrad(const AdagradNumbers& numbers)
+      : gradient(numbers.grads),
+        rate(static_cast<C>(numbers.rate)),
+        eps(static_cast<C>(numbers.eps)) {}
+  template <class D, class V>
+  HWY_INLINE void step(D d, V& w, V g, V& sum, V&) const {
+    g = gradient(d, g, w);
+    sum = hn::MulAdd(g, g, sum);
+    const auto change = hn::Div(g, hn::Add(hn::Sqrt(sum), hn::Set(d, eps)));
+    w = hn::MulAdd(hn::Set(d, -rate), change, w);
+  }
+};
+
+// The averages alone.
+template <class C, bool kPlain>
+struct LambAverages : Usual {
+  static constexpr int kStates = 2;
+  static constexpr bool kWritesWeights = false;
+  Gradient<C, kPlain> gradient;
+  Averages<C> averages;
+
+  explicit LambAverages(const LambNumbers& numbers) : gradient(numbers.grads), averages(numbers) {}
+  template <class D, class V>
+  HWY_INLINE void step(D d, V& w, V g, V& m, V& v) const {
+    averages.update(d, gradient(d, g, w), m, v);
+  }
+};
+
+// The change of a weight, before the trust ratio and the learning rate.
+template <class C>
+struct LambChange {
+  static constexpr int kStates = 2;
+  static constexpr bool kReadsGrads = false, kWritesStates = false;
+  C eps, weight_decay;
+  bool is_eps_inside_sqrt;
+
+  explicit LambChange(const LambNumbers& numbers)
+      : eps(static_cast<C>(numbers.eps)),
+        weight_decay(static_cast<C>(numbers.weight_decay)),
+        is_eps_inside_sqrt(numbers.is_eps_inside_sqrt) {}
+  template <class D, class V>
+  HWY_INLINE V change(D d, V w, V m, V v) const {
+    const auto more = hn::Set(d, eps);
+    const V root = is_eps_inside_sqrt ? hn::Sqrt(hn::Add(v, more)) : hn::Add(hn::Sqrt(v), more);
+    return hn::MulAdd(hn::Set(d, weight_decay), w, hn::Div(m, root));
+  }
+};
+
+template <class C, bool kPlain>
+struct LambSquares : LambChange<C> {
+  static constexpr bool kWritesWeights = false;
+  simd::Sum<C> weights, changes;
+
+  using LambChange<C>::LambChange;
+  template <class D, class V>
+  HWY_INLINE void step(D d, V& w, V, V& m, V& v) {
+    const V change = this->change(d, w, m, v);
+    weights.add(hn::Mul(w, w));
+    changes.add(hn::Mul(change, change));
+  }
+};
+
+template <class C, bool kPlain>
+struct LambMove : LambChange<C> {
+  static constexpr bool kWritesWeights = true;
+  C factor;
+
+  explicit LambMove(const LambNumbers& numbers)
+      : LambChange<C>(numbers), factor(static_cast<C>(numbers.factor)) {}
+  template <class D, class V>
+  HWY_INLINE void step(D d, V& w, V, V& m, V& v) const {
+    w = hn::MulAdd(hn::Set(d, -factor), this->change(d, w, m, v), w);
+  }
+};
+
 // Updates n elements that have the rule's type. state[1] is not read if the rule has one state.
 template <class C, class Rule>
 void update_vectors(Rule& rule, C* weight, const C* grad, C* const (&state)[2], int64_t n) {
@@ -266,6 +347,29 @@ void step_adam(const Dtypes& dtypes, const AdamNumbers& numbers, const Arrays& a
 void step_lion(const Dtypes& dtypes, const LionNumbers& numbers, const Arrays& arrays,
                int64_t begin, int64_t end) {
   update<Lion>(dtypes, numbers, arrays, begin, end);
+}
+
+void step_adagrad(const Dtypes& dtypes, const AdagradNumbers& numbers, const Arrays& arrays,
+                  int64_t begin, int64_t end) {
+  update<Adagrad>(dtypes, numbers, arrays, begin, end);
+}
+
+void add_lamb_squares(const Dtypes& dtypes, const LambNumbers& numbers, const Arrays& arrays,
+                      int64_t begin, int64_t end, double* sums) {
+  for (int64_t at = begin; at < end; at += kPiece) {
+    const int64_t last = end - at < kPiece ? end : at + kPiece;
+    update<LambAverages>(dtypes, numbers, arrays, at, last);
+    // The averages are read again, because their dtype may have rounded them.
+    update_by<LambSquares, true>(dtypes, numbers, arrays, at, last, [&](const auto& rule) {
+      sums[0] += static_cast<double>(rule.weights.total());
+      sums[1] += static_cast<double>(rule.changes.total());
+    });
+  }
+}
+
+void move_lamb(const Dtypes& dtypes, const LambNumbers& numbers, const Arrays& arrays,
+               int64_t begin, int64_t end) {
+  update_by<LambMove, true>(dtypes, numbers, arrays, begin, end, [](const auto&) {});
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL

@@ -53,10 +53,33 @@ struct LionNumbers {
   Factors rate, keep;  // the learning rate; 1 - lr * weight_decay
 };
 
+struct AdagradNumbers {
+  Grads grads;
+  double rate, eps;
+};
+
+struct LambNumbers {
+  Grads grads;
+  Factors beta1, beta2;
+  double rest1, rest2;
+  double eps, weight_decay;  // the decay is part of the change
+  bool is_eps_inside_sqrt;
+  double factor = 0;  // learning rate * trust ratio
+};
+
 // Each updates elements begin … end-1 of a tensor.
 OPDOCK_SIMD_DECLARE(void step_adam(const Dtypes& dtypes, const AdamNumbers& numbers,
                                    const Arrays& arrays, int64_t begin, int64_t end))
 OPDOCK_SIMD_DECLARE(void step_lion(const Dtypes& dtypes, const LionNumbers& numbers,
+                                   const Arrays& arrays, int64_t begin, int64_t end))
+OPDOCK_SIMD_DECLARE(void step_adagrad(const Dtypes& dtypes, const AdagradNumbers& numbers,
+                                      const Arrays& arrays, int64_t begin, int64_t end))
+// Updates the averages, and adds the squares of weights and of changes to sums[0] and sums[1].
+OPDOCK_SIMD_DECLARE(void add_lamb_squares(const Dtypes& dtypes, const LambNumbers& numbers,
+                                          const Arrays& arrays, int64_t begin, int64_t end,
+                                          double* sums))
+// Updates the weights.
+OPDOCK_SIMD_DECLARE(void move_lamb(const Dtypes& dtypes, const LambNumbers& numbers,
                                    const Arrays& arrays, int64_t begin, int64_t end))
 
 }  // namespace optimizer

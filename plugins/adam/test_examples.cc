@@ -109,6 +109,7 @@ static const ExamplesOf adam_examples([](Examples& examples) {
   const std::vector<double> adam = {0.01, 0.9, 0.999, 1e-8, 0.1};
   for (const Optimizer& optimizer :
        {Optimizer{"adamw_", 2, true, adam, {1, 2}, 1}, Optimizer{"adam_", 2, true, adam, {1, 2}, 1},
+        Optimizer{"adagrad_", 1, false, {0.01, 1e-10, 0.1}, {}, 1},
         Optimizer{"lion_", 1, false, {0.01, 0.9, 0.99, 0.1}, {1, 2}, 1}}) {
     add(examples, optimizer, Type::kFloat32, false);
     add(examples, optimizer, Type::kBFloat16, true);

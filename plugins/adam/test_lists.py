@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests lion_ on every device, against the formulas in float64. test_adam.py tests adam_ and
-adamw_."""
+"""Tests adagrad_ and lion_ on every device, against the formulas in float64. test_adam.py tests
+adam_ and adamw_."""
 
 import copy
 import math
@@ -29,10 +29,10 @@ from lists_cases import (
     same,
 )
 
-OPS = ["lion_"]
+OPS = ["adagrad_", "lion_"]
 SINGLE = HALF_ULP["float32"]
 # The tensors that one launch takes (device/*_params.cuh).
-MOST = {"lion_": 86}
+MOST = {"adagrad_": 86, "lion_": 86}
 
 
 def lion(state, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0, **_):
@@ -56,7 +56,18 @@ def elements(state, grad_scale=1.0, maximize=False):
         yield weight.double(), state.grads[i].double(), *states
 
 
-ORACLES = {"lion_": lion}
+def adagrad(state, lr=1e-2, eps=1e-10, weight_decay=0.0, **_):
+    """Does the same for Adagrad."""
+    found = {}
+    for i, (w, g, v) in enumerate(elements(state)):
+        g, size = g + weight_decay * w, g.abs() + weight_decay * w.abs()
+        v, factor = v + g**2, lr / ((v + g**2).sqrt() + eps)
+        found["params", i] = found["masters", i] = w - factor * g, w.abs() + factor * size
+        found["state_sums", i] = v, v + size**2
+    return found
+
+
+ORACLES = {"adagrad_": adagrad, "lion_": lion}
 
 
 def oracle(state, grad_scale=1.0, maximize=False, lr_tensor=None, found_inf=None, **options):
@@ -104,7 +115,10 @@ OPTIONS = [
     {"lr_tensor": torch.tensor(0.25), "lr": 7.0, "weight_decay": 0.1},
     {"found_inf": torch.tensor(0.0), "lr": 0.0},
 ]
-MORE = {"lion_": [{"beta1": 0.0, "beta2": 0.0}, {"beta1": 0.99, "beta2": 0.99999, "lr": 0.3}]}
+MORE = {
+    "adagrad_": [{"eps": 0.1, "lr": 0.3}, {"eps": 1e-4, "weight_decay": 0.3}],
+    "lion_": [{"beta1": 0.0, "beta2": 0.0}, {"beta1": 0.99, "beta2": 0.99999, "lr": 0.3}],
+}
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -214,6 +228,28 @@ def test_bad_arguments_are_told_by_name(device, op):
     refused(r"'found_inf'.*bool", found_inf=torch.tensor(True))
     for name in ("lr", "weight_decay"):
         refused(rf"'{name}': found -1, wanted a number that is not negative", **{name: -1.0})
+
+
+# ---- Adagrad
+
+
+def test_as_torchs_adagrad_does(device):
+    """Does 20 steps with torch.optim.Adagrad in float64 and with the op; one of them is skipped."""
+    state = State([5, 300, 1], op="adagrad_").change(lambda x, _: x.abs())
+    theirs = [torch.nn.Parameter(p.double()) for p in state.params]
+    options = {"lr": 0.05, "weight_decay": 0.1, "maximize": True, "eps": 1e-6}
+    optimizer = torch.optim.Adagrad(theirs, **options)
+    for p, total in zip(theirs, state.state_sums, strict=True):
+        optimizer.state[p]["sum"].copy_(total)
+    for turn in range(20):
+        state.grads = State([5, 300, 1], seed=turn).grads
+        optimize(device, state, found_inf=torch.tensor(float(turn == 7)), **options)
+        for p, g in zip(theirs, state.grads, strict=True):
+            p.grad = g.double()
+        if turn != 7:
+            optimizer.step()
+    for ours, their in zip(state.params, theirs, strict=True):
+        torch.testing.assert_close(ours.double(), their.detach(), rtol=2e-6, atol=2e-6)
 
 
 # ---- Lion

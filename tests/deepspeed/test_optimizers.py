@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests fused_lion and cpu_lion against the formulas written out in float64."""
+"""Tests cpu_adagrad, cpu_lion and fused_lion against the formulas written out in float64."""
 
 import pytest
 import torch
@@ -83,7 +83,30 @@ def test_a_parameter_without_gradient_stays(compat):
     assert torch.equal(before, p)
 
 
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+def test_cpu_adagrad(compat, size, dtype):
+    """With weight decay, which DeepSpeed's tail of a tensor left out in 0.19.6."""
+    module = compat.CPUAdagradBuilder().load()
+    assert module.create_adagrad(0, 1e-2, 1e-8, 0.0, False) == 0
+    p, g, v = tensors(size, dtype)
+    v, copy, read = v.float().square(), torch.zeros(size, dtype=F16), g.clone()
+    for number in (1, 2):
+        grad = g.double() + 0.1 * p.double()
+        total = v.double() + grad**2
+        wanted = p.double() - 1e-2 * grad / (total.sqrt() + 1e-8)
+        if number == 1:
+            assert module.adagrad_update(0, 1, 1e-2, 1e-8, 0.1, p, g, v) == 0
+        else:
+            assert module.adagrad_update_copy(0, 2, 1e-2, 1e-8, 0.1, p, g, v, copy) == 0
+        assert_near(p, wanted)
+        assert_near(v, total)
+    assert torch.equal(copy, p.half()) and torch.equal(read, g)
+    assert module.destroy_adagrad(0) == module.destroy_adagrad(0) == 0
+
+
 UPDATES = {
+    "adagrad": lambda module, number, p, s: module.adagrad_update(number, 1, 0.1, 0.1, 0, p, p, s),
     "lion": lambda module, number, p, s: module.lion_update(number, 1, 0.1, 0.9, 0.9, 0, p, p, s),
 }
 
@@ -110,5 +133,7 @@ def test_gradients_of_other_strides(compat, name):
         p, state = torch.ones(6, 4), torch.zeros(6, 4)
         if name == "lion":
             module.lion_update(0, 1, 0.1, 0.9, 0.99, 0, p, grad, state)
+        else:
+            module.adagrad_update(0, 1, 0.1, 1e-8, 0, p, grad, state)
         found.append((p, state))
     torch.testing.assert_close(*found, rtol=0, atol=0)

@@ -82,6 +82,7 @@ def others():
     step = torch.tensor(0.0)
     squares = [torch.rand(3), torch.rand(2, 2)]
     return [
+        ("adagrad_", (*lists[:2], squares), {"lr": 0.1}),
         ("adam_", (*lists, squares, step), {"lr": 0.1}),
         ("adamw_", (*lists, squares, step), {"weight_decay": 0.1}),
         ("aio_zeros_like", (x,), {}),

@@ -17,19 +17,19 @@ struct Rule {
   float scale;
 
   OPDOCK_DEVICE bool begin() {
-    if (p.found_inf != nullptr && *p.found_inf != 0) return false;
+    if (p.scalars.found_inf != nullptr && *p.scalars.found_inf != 0) return false;
     rate = p.rate;
     keep = p.keep;
-    if (p.lr != nullptr) {
-      const double lr = static_cast<double>(*p.lr);
+    if (p.scalars.lr != nullptr) {
+      const double lr = static_cast<double>(*p.scalars.lr);
       rate = factor_of(lr);
       keep = factor_of(1 - lr * p.weight_decay);
     }
-    scale = p.grad_scale != nullptr ? *p.grad_scale : 1.0f;
+    scale = p.scalars.grad_scale != nullptr ? *p.scalars.grad_scale : 1.0f;
     return true;
   }
   OPDOCK_DEVICE void step(float& weight, float grad, float (&state)[1]) const {
-    if (p.grad_scale != nullptr) grad /= scale;
+    if (p.scalars.grad_scale != nullptr) grad /= scale;
     grad *= p.sign;
     const float ahead = blend(p.beta1, state[0], p.rest1, grad);
     state[0] = blend(p.beta2, state[0], p.rest2, grad);

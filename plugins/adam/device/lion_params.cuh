@@ -8,9 +8,7 @@ namespace lion {
 
 struct Params {
   optimizer::TensorLists<1, 86> lists;  // state: the average of gradients
-  const float* lr;                      // NULL: rate and keep are used
-  const float* grad_scale;              // NULL: 1
-  const float* found_inf;               // NULL: 0
+  optimizer::Scalars scalars;           // without lr, rate and keep are used
   double weight_decay;
   optimizer::Factor<float> rate, keep;    // the learning rate; 1 - lr * weight_decay
   optimizer::Factor<float> beta1, beta2;  // beta1 weighs the average in this step's direction

@@ -39,4 +39,11 @@ struct TensorLists {
   bool has_copies;
 };
 
+// Numbers on the device; each may be NULL.
+struct Scalars {
+  const float* lr;          // the learning rate, else a number of the parameters
+  const float* grad_scale;  // gradients are divided by it, else by 1
+  const float* found_inf;   // if it is not 0, nothing is to be changed
+};
+
 }  // namespace optimizer

@@ -33,6 +33,7 @@ _INFERENCE = (
 #: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
 SERVED = {
     "async_io": ("async_io", _AIO),
+    "cpu_adagrad": ("cpu_adagrad", ("adagrad_",)),
     "cpu_adam": ("cpu_adam", _ADAM),
     "cpu_lion": ("cpu_lion", ("lion_",)),
     "fused_adam": ("fused_adam", _ADAM),

@@ -12,7 +12,7 @@ from opdock import _reports
 from opdock._errors import NotFoundError
 from opdock.compat.deepspeed._plugin_ops import SERVED
 
-_CPU_ONLY = {"async_io", "cpu_adam", "cpu_lion", "utils"}
+_CPU_ONLY = {"async_io", "cpu_adagrad", "cpu_adam", "cpu_lion", "utils"}
 
 
 class Verdict:
