@@ -11,6 +11,7 @@
 
 #include "base/guarded.h"
 #include "call/cancel.h"
+#include "call/attention.h"
 #include "call/gemm.h"
 #include "call/invocation.h"
 #include "call/launch.h"
@@ -185,6 +186,7 @@ const void* host_get_extension(const char* id) noexcept {
   if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();
   if (std::strcmp(id, OPDOCK_GEMM_1) == 0) return gemm_extension();
+  if (std::strcmp(id, OPDOCK_ATTENTION_1) == 0) return attention_extension();
   if (std::strcmp(id, OPDOCK_CANCEL_1) == 0) return cancel_extension();
   return nullptr;
 }

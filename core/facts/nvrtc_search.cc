@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 // A library of the CUDA Toolkit.
 struct ToolkitLibrary {
-  const char* prefix;                // of its file names, before the major version
+  const char* prefix;                // of its file names
   const char* wheel;                 // its folder in the wheels for CUDA 12
   std::array<const char*, 2> names;  // the names that the loader is asked for
 };
@@ -22,6 +22,8 @@ constexpr ToolkitLibrary kNvrtc = {
     "libnvrtc.so.", "cuda_nvrtc", {"libnvrtc.so.12", "libnvrtc.so.13"}};
 constexpr ToolkitLibrary kCublasLt = {
     "libcublasLt.so.", "cublas", {"libcublasLt.so.12", "libcublasLt.so.13"}};
+// The wheels for each CUDA have it in one folder, and each major version of cuDNN serves several.
+constexpr ToolkitLibrary kCudnn = {"libcudnn.so.9", "cudnn", {"libcudnn.so.9", nullptr}};
 
 class ToolkitSearch {
  public:
@@ -143,7 +145,8 @@ std::vector<std::string> candidates(const ToolkitLibrary& library,
     if (std::string root = variable(name); !root.empty()) search.toolkit(root);
   search.toolkit(environment.root + "/usr/local/cuda");
   // The loader finds the rest: LD_LIBRARY_PATH, ld.so.conf.
-  for (const char* name : library.names) found.push_back(name);
+  for (const char* name : library.names)
+    if (name != nullptr) found.push_back(name);
   if (searched) {
     std::sort(looked.begin(), looked.end());
     looked.erase(std::unique(looked.begin(), looked.end()), looked.end());
@@ -168,6 +171,10 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
 
 std::vector<std::string> cublaslt_candidates(const Environment& environment) {
   return candidates(kCublasLt, {}, environment, nullptr, nullptr);
+}
+
+std::vector<std::string> cudnn_candidates(const Environment& environment) {
+  return candidates(kCudnn, {}, environment, nullptr, nullptr);
 }
 
 }  // namespace opdock

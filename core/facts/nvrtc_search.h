@@ -1,4 +1,4 @@
-// Lists the places where NVRTC and cuBLASLt may be on this machine.
+// Lists the places where NVRTC, cuBLASLt and cuDNN may be on this machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,8 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
                                           std::vector<std::string>* searched,
                                           std::vector<std::string>* tested = nullptr);
 
-// Does the same for cuBLASLt, without additional folders.
+// Do the same for cuBLASLt and for cuDNN 9, without additional folders.
 std::vector<std::string> cublaslt_candidates(const Environment& environment);
+std::vector<std::string> cudnn_candidates(const Environment& environment);
 
 }  // namespace opdock

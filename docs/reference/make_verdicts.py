@@ -33,6 +33,7 @@ STAGES = {
     "build": "Building a source plugin",
     "reference": "The reference implementation",
     "gemm": "The library that multiplies matrices",
+    "attention": "The library that computes attention",
     "package": "Wheels, folders and installed packages",
     "command": "The command itself",
 }

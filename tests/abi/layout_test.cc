@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "opdock/attention.h"
 #include "opdock/cancel.h"
 #include "opdock/compile.h"
 #include "opdock/formula_cpu.h"

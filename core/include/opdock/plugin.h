@@ -49,10 +49,10 @@
  *
  *   Any other condition stands in words after a comma.
  *
- * Further functions of the host are extensions, each in a header of its own: cancel.h, gemm.h,
- * parallel.h, retain.h and tuning.h. Each begins with what the extension is for, and has an example
- * in C; in C++, plugin.hpp and gemm.hpp have members for the same. This header includes all of them
- * but gemm.h.
+ * Further functions of the host are extensions, each in a header of its own: attention.h, cancel.h,
+ * gemm.h, parallel.h, retain.h and tuning.h. Each begins with what the extension is for, and has an
+ * example in C; in C++, plugin.hpp, attention.hpp and gemm.hpp have members for the same. This
+ * header includes all of them but attention.h and gemm.h.
  *
  * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, are next to what they
  * apply to; docs/reference/abi.md repeats them with the consequences of breaking one, and each has
@@ -542,7 +542,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        Extensions are in headers of their own: cancel.h, parallel.h, retain.h and tuning.h, which
  *        this header includes because it held them before, and gemm.h.
  *   0.4  opdock_op.formula.
- *   0.5  opdock_op.tensor_rules, gradients_of, num_grads and cpu_code. */
+ *   0.5  opdock_op.tensor_rules, gradients_of, num_grads and cpu_code. opdock.attention/1
+ *        (attention.h). */
 
 #ifdef __cplusplus
 }

@@ -56,6 +56,7 @@ def environment(base, drivers, code, gpus, scratch, **settings):
         "OPDOCK_SOFTGPU": json.dumps({"gpus": gpus, "code": str(code), **settings}),
         # Keeps the sources of kernels compiled at run time, so that they can be executed.
         "OPDOCK_JIT_KEEP": str(code),
+        "OPDOCK_ATTENTION": "own",  # cuDNN needs a real GPU
     }
     if any(kind_of(gpu["arch"])[0] == "rocm" for gpu in gpus):
         # Opdock reads what it knows of AMD GPUs from the kernel driver's files.

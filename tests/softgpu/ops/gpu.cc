@@ -31,6 +31,7 @@ void prepare_host() {
   setenv("OPDOCK_JIT", "never", 1);
   setenv("OPDOCK_FALLBACK", "error", 1);
   setenv("OPDOCK_GEMM", "plain", 1);  // the GEMM libraries need a real GPU
+  setenv("OPDOCK_ATTENTION", "own", 1);
   // The host learns facts about CUDA GPUs from a process of its own, which opens the libraries
   // itself.
   const char* others = std::getenv("LD_LIBRARY_PATH");

@@ -1,0 +1,15 @@
+// What OPDOCK_ATTENTION says.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace opdock::attention {
+
+// Returns whether OPDOCK_ATTENTION is "own": no library is used. Read once; a privileged program
+// ignores the variable.
+bool prefers_own();
+// Returns the path of a library if OPDOCK_ATTENTION is one; "" if it is empty or "cudnn".
+const std::string& named_library();
+
+}  // namespace opdock::attention

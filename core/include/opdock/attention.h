@@ -1,0 +1,126 @@
+/*
+ * opdock/attention.h: attention for plugins, the extension "opdock.attention/1", in C11.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * opdock_attention_table, at the end, has an example. The work is done by cuDNN, which the host
+ * finds at run time. The host has no kernels of its own for it: where the library does not serve,
+ * plan says so, and the plugin computes by itself (docs/concepts/attention.md).
+ * opdock/attention.hpp does the same with tensors in C++17.
+ *
+ * Errors, threads, tags and ownership are those of plugin.h.
+ */
+#ifndef OPDOCK_ATTENTION_H_
+#define OPDOCK_ATTENTION_H_
+
+#include "opdock/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OPDOCK_ATTENTION_1 "opdock.attention/1"
+
+/* Element e of head h of token t of row b lies at data + (b * row_stride + h * head_stride +
+ * t * token_stride + e) elements. The memory is on the device of the call. */
+typedef struct opdock_attention_heads { /* frozen */
+  void* data;                           /* may be NULL while planning */
+  int64_t row_stride, head_stride, token_stride;
+} opdock_attention_heads;
+
+/* Flags. */
+#define OPDOCK_ATTENTION_BACKWARD 1u     /* computes the gradients of q, k and v */
+#define OPDOCK_ATTENTION_CAUSAL 2u       /* a query sees the keys up to its own place */
+#define OPDOCK_ATTENTION_BOTTOM_RIGHT 4u /* the last query is at the place of the last key */
+#define OPDOCK_ATTENTION_LSE 8u          /* forward: lse is wanted */
+#define OPDOCK_ATTENTION_QUERY_LENGTHS 16u
+#define OPDOCK_ATTENTION_KEY_LENGTHS 32u
+#define OPDOCK_ATTENTION_DETERMINISTIC 64u /* equal calls give equal bits */
+
+/* For each row b and each head h, with the head h * kv_heads / heads of k and v:
+ *   scores = scale * q k' + bias, minus infinity where a query does not see a key
+ *   lse = log of the sum of exp(scores) over the keys;   out = exp(scores - lse) v
+ *
+ * Query i is at place i; with BOTTOM_RIGHT at place i + (keys - queries), of row b's lengths if
+ * there are any. With CAUSAL a query at place p sees no key above p, and with a window only keys
+ * above p - window. Keys at or above the row's length are not seen. Queries at or above it, and
+ * those that see no key because of their place, have 0 in out and minus infinity in lse, and the
+ * gradients of what is not seen are 0. A row of no keys, or a query whose bias is minus infinity
+ * for each key that it sees, gives NaN.
+ *
+ * Elements are float16 or bfloat16, sums float32. Results share no memory with anything else. */
+typedef struct opdock_attention {
+  uint32_t struct_size;
+  uint32_t flags;     /* OPDOCK_ATTENTION_… */
+  opdock_dtype dtype; /* of q, k, v, out and their gradients: float16 or bfloat16 */
+  float scale;
+  int64_t batch;           /* rows */
+  int64_t heads, kv_heads; /* kv_heads divides heads */
+  int64_t queries, keys;   /* tokens */
+  int64_t size;            /* elements of a head of q and k */
+  int64_t value_size;      /* of a head of v and out */
+  int64_t window;          /* how many keys a query sees at most; 0: any number */
+  opdock_attention_heads q, k, v;
+  opdock_attention_heads out;           /* written; BACKWARD: read */
+  opdock_attention_heads d_out;         /* BACKWARD: read */
+  opdock_attention_heads d_q, d_k, d_v; /* BACKWARD: written */
+  float* lse;                           /* [batch, heads, queries]; BACKWARD: read */
+  const int32_t* query_lengths;         /* [batch], with QUERY_LENGTHS */
+  const int32_t* key_lengths;           /* [batch], with KEY_LENGTHS */
+  const void* bias;                     /* [batch, heads, queries, keys] */
+  opdock_dtype bias_dtype;              /* float32 or `dtype`; bits 0: there is no bias */
+  uint32_t reserved;
+  int64_t bias_strides[4]; /* elements; 0 in the first two: one for all */
+} opdock_attention;
+
+/* The table of the extension "opdock.attention/1".
+ *
+ *   static opdock_status in_plan(const opdock_call* call, opdock_attention what,
+ *                                opdock_plan* plan) {
+ *     const opdock_attention_table* attention = call->host->get_extension(OPDOCK_ATTENTION_1);
+ *     if (attention != NULL) {
+ *       const opdock_status status = attention->plan(call, &what, &plan->workspace_bytes);
+ *       if (status != OPDOCK_UNSUPPORTED) return status;
+ *     }
+ *     return plan_own_kernels(call, &what, plan);
+ *   }
+ *   static opdock_status in_run(const opdock_call* call, opdock_attention what) {
+ *     const opdock_attention_table* attention = call->host->get_extension(OPDOCK_ATTENTION_1);
+ *     if (attention != NULL) {
+ *       const opdock_status status =
+ *           attention->run(call, &what, call->workspace, call->workspace_bytes);
+ *       if (status != OPDOCK_UNSUPPORTED) return status;
+ *     }
+ *     return run_own_kernels(call, &what);
+ *   }
+ */
+typedef struct opdock_attention_table {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* [planning]
+   * Finds out whether the library computes this attention, and writes the size in bytes of the
+   * workspace that run needs, aligned to 256 bytes. Addresses count only by their alignment; NULL
+   * is well aligned. With q.data NULL the answer is that of shapes alone: workspace_bytes is 0, and
+   * the library may still decline when the call has data. The first plan of a form on a thread
+   * blocks: it opens the library and has it choose a kernel.
+   * OPDOCK_UNSUPPORTED: it does not, with the reason; the host logs each kind of reason once. So it
+   * is if the form is new and the stream is being captured. OPDOCK_INVALID_ARGUMENT: the struct
+   * contradicts itself. */
+  opdock_status (*plan)(const opdock_call* call, const opdock_attention* what,
+                        uint64_t* workspace_bytes);
+  /* [preparing]
+   * Opens the library, so that the first plan takes less time. Blocks. Succeeds without a library
+   * too. */
+  opdock_status (*prepare)(const opdock_call* call);
+  /* [running]
+   * Enqueues the attention on the call's stream. workspace: memory of the size that plan asked for,
+   * which nothing else uses until the attention is done. Strides and alignments that plan has not
+   * seen make a new form, as in plan. OPDOCK_UNSUPPORTED: nothing was enqueued. */
+  opdock_status (*run)(const opdock_call* call, const opdock_attention* what, void* workspace,
+                       uint64_t workspace_bytes);
+} opdock_attention_table;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_ATTENTION_H_ */
