@@ -46,7 +46,7 @@ const char* label_of(const std::string& name) {
       {"libcuda", "CUDA library"}, {"nvml", "NVML"},     {"meson", "Meson"},
       {"ninja", "Ninja"},          {"nvcc", "nvcc"},     {"nvrtc", "NVRTC"},
       {"hipcc", "hipcc"},          {"hiprtc", "hipRTC"}, {"python", "Python"},
-      {"torch", "torch"}};
+      {"torch", "torch"},          {"cudnn", "cuDNN"}};
   return labels.at(name);
 }
 

@@ -150,25 +150,43 @@ void find_in_folders(const std::vector<fs::path>& folders, const std::string& pr
   }
 }
 
-// Finds the NVRTC that opdock-pack would use: the first of its candidates that exists.
+// Finds the first candidate that exists. packages: the wheels that may have it, most likely first.
+void find_candidate(const std::vector<std::string>& candidates, const ToolSearch& search,
+                    const Environment& environment, const std::vector<std::string>& packages,
+                    Tool* tool) {
+  for (const std::string& candidate : candidates) {
+    tool->path = find_loadable(candidate, environment);
+    if (!tool->path.empty()) break;
+  }
+  if (tool->path.empty()) return;
+  tool->version = number_at_end(resolve_links(tool->path));
+  // A wheel's file name has only the major number; the package's metadata has the full version.
+  if (tool->path.find("-packages/nvidia/") == std::string::npos) return;
+  for (const std::string& package : packages) {
+    const bool ends_open = package.ends_with("_cu");  // the major number is that of the CUDA
+    const std::string version =
+        search.package_version(ends_open ? package + tool->version : package);
+    if (version.empty()) continue;
+    tool->version = version;
+    return;
+  }
+}
+
+// Finds the NVRTC that opdock-pack would use.
 Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
   Tool tool{"nvrtc", "packing CUDA kernels into plugins", "", "",
             "pip install nvidia-cuda-nvrtc-cu12, or the CUDA Toolkit"};
-  for (const std::string& candidate : nvrtc_candidates({}, environment, nullptr)) {
-    tool.path = find_loadable(candidate, environment);
-    if (!tool.path.empty()) break;
-  }
-  if (tool.path.empty()) return tool;
-  tool.version = number_at_end(resolve_links(tool.path));
-  // A wheel's file name has only the major number; the package's metadata has the full version.
-  if (tool.path.find("-packages/nvidia/") == std::string::npos) return tool;
-  for (const std::string& package :
-       {"nvidia_cuda_nvrtc_cu" + tool.version, std::string("nvidia_cuda_nvrtc")}) {
-    const std::string version = search.package_version(package);
-    if (version.empty()) continue;
-    tool.version = version;
-    break;
-  }
+  find_candidate(nvrtc_candidates({}, environment, nullptr), search, environment,
+                 {"nvidia_cuda_nvrtc_cu", "nvidia_cuda_nvrtc"}, &tool);
+  return tool;
+}
+
+// Finds the cuDNN that attention would use in a process that has not loaded one.
+Tool find_cudnn(const ToolSearch& search, const Environment& environment) {
+  Tool tool{"cudnn", "attention of long prompts, and its gradients, at full speed", "", "",
+            "pip install nvidia-cudnn-cu13, or PyTorch for CUDA"};
+  find_candidate(cudnn_candidates(environment), search, environment,
+                 {"nvidia_cudnn_cu13", "nvidia_cudnn_cu12"}, &tool);
   return tool;
 }
 
@@ -209,6 +227,7 @@ std::vector<Tool> find_tools(const Environment& environment) {
           find_script(search, "ninja", "building plugins", "apt install ninja-build"),
           nvcc_tool(search),
           find_nvrtc(search, environment),
+          find_cudnn(search, environment),
           find_hipcc(search),
           find_hiprtc(search),
           find_python(search),

@@ -12,7 +12,7 @@ namespace opdock {
 
 struct Tool {
   std::string name;     // "libcuda", "nvml", "nvcc", "hipcc", "g++", "clang++", "meson", "ninja",
-                        // "python", "torch", "nvrtc", "hiprtc"
+                        // "python", "torch", "nvrtc", "hiprtc", "cudnn"
   std::string purpose;  // its use: "compiling CUDA kernels by hand"
   std::string path;     // empty: not found
   std::string version;  // if a file or a name shows it: "12", "13.0.88"; empty: unknown

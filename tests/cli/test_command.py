@@ -427,7 +427,16 @@ def test_doctor_names_the_package_of_everything_that_is_missing(opdock, tmp_path
         assert not checks[name]["ok"]
         assert package in checks[name]["advice"]
         assert checks[name]["for"]
-    assert {"CUDA library", "NVML", "nvcc", "NVRTC", "hipcc", "hipRTC", "torch"} <= checks.keys()
+    assert {
+        "CUDA library",
+        "NVML",
+        "nvcc",
+        "NVRTC",
+        "cuDNN",
+        "hipcc",
+        "hipRTC",
+        "torch",
+    } <= checks.keys()
     text = opdock("doctor", PATH=str(tmp_path)).out
     assert "apt install ninja-build" in text and "C++ compiler" in text
 

@@ -159,6 +159,8 @@ TEST_F(Tools, PythonsPackages) {
   folder_.write(site + "meson-1.7.0.dist-info/METADATA", "");
   folder_.write(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", elf());
   folder_.write(site + "nvidia_cuda_nvrtc_cu12-12.9.86.dist-info/METADATA", "");
+  folder_.write(site + "nvidia/cudnn/lib/libcudnn.so.9", elf());
+  folder_.write(site + "nvidia_cudnn_cu13-9.19.0.56.dist-info/METADATA", "");
   environment_.variables["VIRTUAL_ENV"] = at("venv");
   environment_.variables["PATH"] = at("venv/bin");
   EXPECT_EQ(tool("python").version, "3.11");
@@ -166,6 +168,8 @@ TEST_F(Tools, PythonsPackages) {
   EXPECT_EQ(tool("meson").version, "1.7.0");
   EXPECT_EQ(tool("nvrtc").version, "12.9.86");
   EXPECT_EQ(tool("nvrtc").path, at(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
+  EXPECT_EQ(tool("cudnn").path, at(site + "nvidia/cudnn/lib/libcudnn.so.9"));
+  EXPECT_EQ(tool("cudnn").version, "9.19.0.56");
 }
 
 TEST_F(Tools, NvrtcOfANewerWheel) {
