@@ -1,10 +1,13 @@
 // Implements attention: checks its arguments, plans a GPU's launch, and runs it.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "attention_checks.h"
 #include "attention_cpu.h"
 #include "attention_launch.h"
+#include "attention_service.h"
 
 namespace attention {
 namespace {
@@ -109,13 +112,22 @@ Params make_params(const Arguments& of) {
   return p;
 }
 
+// Returns the arguments as those of a prompt, if they have nothing else.
+std::optional<Prompt> prompt_of(const Arguments& of) {
+  if (of.lengths || of.mask || of.bias || of.slopes || of.k_scale || of.v_scale)
+    return std::nullopt;
+  return Prompt{of.q, of.k, of.v, static_cast<float>(scale_of(of)), of.causal, of.window};
+}
+
 void plan_it(Plan& plan, const Arguments& of) {
   check_all(plan, of);
   plan.output(of.q.like());
   if (plan.is_cpu() || of.q.numel() == 0) return;
   const Params p = make_params(of);
   const Choice choice = choose(plan, of.q, of.k, of.v, p);
-  plan.workspace(workspace_bytes(choice, p, of.q.size(0)));
+  uint64_t bytes = 0;
+  if (const auto prompt = prompt_of(of)) attention_service(plan, *prompt, &bytes);
+  plan.workspace(std::max(bytes, workspace_bytes(choice, p, of.q.size(0))));
   plan.state(choice);
 }
 
@@ -123,7 +135,11 @@ void run_it(Call& call, Tensor out, const Arguments& of) {
   if (out.numel() == 0) return;
   Params p = make_params(of);
   p.out = heads_of(out);
-  if (!call.is_cpu()) return launch(call, call.state<Choice>(), of.q, out, &p);
+  if (!call.is_cpu()) {
+    const auto prompt = prompt_of(of);
+    if (prompt && attention_service(call, *prompt, out)) return;
+    return launch(call, call.state<Choice>(), of.q, out, &p);
+  }
   for (int64_t b = 0; p.lengths && b < of.q.size(0); ++b) {
     if (p.lengths[b] >= 0 && p.lengths[b] <= p.keys) continue;
     throw Error(OPDOCK_INVALID_ARGUMENT,
