@@ -78,20 +78,17 @@ typedef struct opdock_attention {
  *   static opdock_status in_plan(const opdock_call* call, opdock_attention what,
  *                                opdock_plan* plan) {
  *     const opdock_attention_table* attention = call->host->get_extension(OPDOCK_ATTENTION_1);
- *     if (attention != NULL) {
- *       const opdock_status status = attention->plan(call, &what, &plan->workspace_bytes);
- *       if (status != OPDOCK_UNSUPPORTED) return status;
- *     }
- *     return plan_own_kernels(call, &what, plan);
+ *     // For OPDOCK_UNSUPPORTED, plan and run go on to kernels of the plugin's own if it has any.
+ *     if (attention != NULL) return attention->plan(call, &what, &plan->workspace_bytes);
+ *     return call->host->set_error(call, OPDOCK_UNSUPPORTED, "no " OPDOCK_ATTENTION_1);
+ *   }
+ *   static opdock_status in_prepare(const opdock_call* call) {
+ *     const opdock_attention_table* attention = call->host->get_extension(OPDOCK_ATTENTION_1);
+ *     return attention == NULL ? OPDOCK_OK : attention->prepare(call);
  *   }
  *   static opdock_status in_run(const opdock_call* call, opdock_attention what) {
  *     const opdock_attention_table* attention = call->host->get_extension(OPDOCK_ATTENTION_1);
- *     if (attention != NULL) {
- *       const opdock_status status =
- *           attention->run(call, &what, call->workspace, call->workspace_bytes);
- *       if (status != OPDOCK_UNSUPPORTED) return status;
- *     }
- *     return run_own_kernels(call, &what);
+ *     return attention->run(call, &what, call->workspace, call->workspace_bytes);
  *   }
  */
 typedef struct opdock_attention_table {
