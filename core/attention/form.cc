@@ -125,7 +125,6 @@ Status form_of(const opdock_attention& what, Form* out) {
     aligned &= keys(what.d_k, what.size, out->d_k);
     aligned &= keys(what.d_v, what.value_size, out->d_v);
   }
-  out->is_aligned = aligned;
   if (what.bias_dtype.bits != 0) {
     const bool is_float = same(what.bias_dtype, OPDOCK_DTYPE_FLOAT, 32);
     if (!is_float && std::memcmp(&what.bias_dtype, &what.dtype, sizeof what.dtype) != 0) {
@@ -133,8 +132,14 @@ Status form_of(const opdock_attention& what, Form* out) {
                     "float32 or " + Dtype(what.dtype).name(), "convert the bias");
     }
     out->bias = is_float ? kBiasFloat32 : kBiasLikeQ;
-    for (int i = 0; i < 4; ++i) out->bias_strides[i] = what.bias_strides[i];
+    uint64_t low = reinterpret_cast<uintptr_t>(what.bias);
+    for (int i = 0; i < 4; ++i) {
+      out->bias_strides[i] = what.bias_strides[i];
+      if (i < 3) low |= static_cast<uint64_t>(what.bias_strides[i]) * (is_float ? 4 : 2);
+    }
+    aligned &= low % kAlignment == 0;
   }
+  out->is_aligned = aligned;
   return {};
 }
 
@@ -187,7 +192,7 @@ std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint3
   }
   if (form.is_aligned == 0) {
     return refusal("an address or a stride that is no multiple of 16 bytes",
-                   "heads aligned to 16 bytes");
+                   "heads and rows of the bias aligned to 16 bytes");
   }
   if (form.bias != kNoBias && form.bias_strides[3] != 1)
     return refusal("a bias with gaps between its elements", "stride 1 in its last dimension");

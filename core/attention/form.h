@@ -24,7 +24,7 @@ struct Form {
   uint32_t flags;      // OPDOCK_ATTENTION_…
   uint8_t is_half;     // float16, else bfloat16
   uint8_t bias;        // kNoBias, …
-  uint8_t is_aligned;  // all addresses and strides of q, k, v, out and the gradients to 16 bytes
+  uint8_t is_aligned;  // all addresses and strides, of the bias too, to 16 bytes
   uint8_t unused;
 
   bool has(uint32_t flag) const { return (flags & flag) != 0; }

@@ -361,13 +361,13 @@ TEST_F(Attention, OneOfTheLengths) {
 }
 TEST_F(Attention, Bias) {
   for (const uint32_t flags : {0u, kCausal}) {
-    Case what(flags);
+    Case what(flags, 0, 5, 8);
     what.add_bias();
     check(&what);
   }
 }
 TEST_F(Attention, ABiasWithAsManyQueriesAsKeys) {  // the two diagonals are one
-  Case what(kBottomRight, 0, 6, 6);
+  Case what(kBottomRight, 0, 8, 8);
   what.add_bias();
   check(&what);
 }
@@ -436,12 +436,15 @@ TEST_F(Attention, WhatTheServiceDeclines) {
     EXPECT_EQ(caller.call(what, on), OPDOCK_UNSUPPORTED);
     EXPECT_NE(std::string(caller.f.error).find(words), std::string::npos) << caller.f.error;
   };
-  Case odd(0), loose(0), tall(kBottomRight, 0, 9, 5), same_for_queries(0), other(0), cpu(0);
+  Case odd(0), loose(0), tall(kBottomRight, 0, 9, 5), same_for_queries(0, 0, 5, 8), narrow(0),
+      other(0), cpu(0);
   odd.what.size = 4;
   declined(&odd, "attention-declined: found heads of 4 and 16 elements, wanted multiples of 8");
   loose.what.k.token_stride += 1;
   declined(&loose, "no multiple of 16 bytes");
   declined(&tall, "9 queries of 5 keys");
+  narrow.add_bias();
+  declined(&narrow, "no multiple of 16 bytes");
   same_for_queries.add_bias();
   same_for_queries.what.bias_strides[2] = 0;
   declined(&same_for_queries, "the same for every query");
