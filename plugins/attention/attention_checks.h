@@ -5,6 +5,7 @@
 #include <opdock/op.hpp>
 
 #include "device/append_params.cuh"
+#include "device/attention_params.cuh"
 
 namespace attention {
 
@@ -59,6 +60,9 @@ inline void check_scale(const OptionalTensor& scale, const char* name, Cache kin
 inline Heads heads_of(Tensor x) {
   const auto step = [&](int32_t dim) { return x.size(dim) == 1 ? 0 : x.stride(dim); };
   return {x.raw(), step(0), step(1), step(2)};
+}
+inline RowNumbers row_numbers_of(Tensor x) {
+  return {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.dtype().bytes() == 8};
 }
 inline Scales scales_of(const OptionalTensor& x) {
   if (!x) return {};

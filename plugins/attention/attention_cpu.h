@@ -1,16 +1,18 @@
-// Declares the CPU kernels of attention and append_kv, and the jobs that the plugin hands them.
+// Declares the CPU kernels of attention, its gradients and append_kv, and the jobs that the plugin
+// hands them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <stdint.h>
 
 #include "device/append_params.cuh"
+#include "device/backward_params.cuh"
 #include "opdock/plugin.h"
 #include "opdock/simd_level.hpp"
 
 namespace attention {
 
-// Rows of a unit of work: queries and heads that share keys.
+// Rows of a unit of work, queries and heads that share keys; or keys.
 constexpr int kUnitRows = 8;
 
 struct Job {
@@ -18,6 +20,12 @@ struct Job {
   Params params;
   double scale;   // replaces params.scale
   int row_units;  // units for the rows of a batch and head of keys
+};
+struct BackwardJob {
+  opdock_dtype dtype;
+  BackwardParams params;
+  double scale;              // replaces params.scale
+  int row_units, key_units;  // units for the rows, and for the keys, of a batch and head of keys
 };
 struct AppendJob {
   opdock_dtype dtype;
@@ -28,6 +36,12 @@ OPDOCK_SIMD_DECLARE(
     // Computes units begin … end - 1: unit (batch * heads of keys + head of keys) * row_units +
     // part.
     void attend(const Job& job, int64_t begin, int64_t end);
+    // Computes the gradient of q for units begin … end - 1, numbered as those of attend(), and
+    // leaves params.rows for the other function.
+    void backward_queries(const BackwardJob& job, int64_t begin, int64_t end);
+    // Computes the gradients of k and v for units begin … end - 1: unit (batch * heads of keys +
+    // head of keys) * key_units + part, of kUnitRows keys each.
+    void backward_keys(const BackwardJob& job, int64_t begin, int64_t end);
     // Appends tokens begin … end - 1 of all batches; their places must exist.
     void append_tokens(const AppendJob& job, int64_t begin, int64_t end))
 

@@ -10,16 +10,15 @@ using opdock::Call;
 using opdock::Plan;
 using opdock::Tensor;
 using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
-using Sizes = opdock::KernelNumbers<64, 128, 256>;
 
 constexpr auto kDecode =
-    OPDOCK_KERNEL_FAMILY("attention::decode", Halves, Sizes, opdock::KernelNumbers<0, 1, 2>);
-constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, Sizes);
+    OPDOCK_KERNEL_FAMILY("attention::decode", Halves, HeadSizes, opdock::KernelNumbers<0, 1, 2>);
+constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, HeadSizes);
 constexpr auto kPromptByColumns =
-    OPDOCK_KERNEL_FAMILY("attention::prompt_by_columns", Halves, Sizes);
-constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes,
+    OPDOCK_KERNEL_FAMILY("attention::prompt_by_columns", Halves, HeadSizes);
+constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, HeadSizes,
                                              opdock::KernelNumbers<1, 2, 4, 8>);
-constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, Sizes);
+constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, HeadSizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
 // Up to this many rows, or queries, each block of eight rows reads the keys once.
@@ -34,10 +33,6 @@ constexpr int64_t kMinPart = 256;
 // partial results of each part take memory.
 constexpr int64_t kTurns = 4;
 constexpr int64_t kMinTurnPart = 1024;
-
-int64_t divide_up(int64_t number, int64_t by) {
-  return (number + by - 1) / by;
-}
 
 // Returns what fits_vectors() does, for keys that lie by columns.
 bool columns_fit_vectors(Tensor k, const Params& p) {
@@ -117,7 +112,7 @@ uint64_t workspace_bytes(const Choice& choice, const Params& p, int64_t batch) {
   return static_cast<uint64_t>(rows * (choice.size + 2)) * sizeof(float);
 }
 
-void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
+void launch(Call& call, const Choice& choice, Tensor q, void* workspace, Params* p) {
   const opdock::Dtype dtype = q.dtype();
   const int64_t batch = q.size(0), kv_heads = p->heads / p->group;
   p->scale *= 1.44269504f;
@@ -125,10 +120,9 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
   p->splits = choice.splits;
   p->part = choice.part;
   p->by_vectors = choice.by_vectors;
-  p->out_by_vectors = fits_vectors({out});
   if (choice.splits > 1) {
     const int64_t rows = batch * kv_heads * choice.row_tiles * choice.splits * choice.rows;
-    p->partial = static_cast<float*>(call.workspace());
+    p->partial = static_cast<float*>(workspace);
     p->stats = p->partial + rows * choice.size;
   }
   const auto start = [&](uint32_t kernel, int64_t x, int threads, int64_t shared_bytes,

@@ -9,6 +9,13 @@
 
 namespace attention {
 
+// Head sizes that kernels are compiled for.
+using HeadSizes = opdock::KernelNumbers<64, 128, 256>;
+
+inline int64_t divide_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+
 enum class Kernel { kDecode, kPrompt, kPromptByColumns, kPlain, kColumns };
 
 struct Choice {
@@ -27,8 +34,9 @@ Choice choose(const opdock::Plan& plan, opdock::Tensor q, opdock::Tensor k, opdo
               const Params& p);
 // Returns the size of the workspace for the partial results of the splits.
 uint64_t workspace_bytes(const Choice& choice, const Params& p, int64_t batch);
-// Fills in the rest of p and launches the kernels.
-void launch(opdock::Call& call, const Choice& choice, opdock::Tensor q, opdock::Tensor out,
-            Params* p);
+// Fills in the rest of p and launches the kernels. All forms of attention on a GPU come through
+// here, and their gradients through launch_backward(): these two would ask a library first. p.out
+// and p.out_by_vectors are filled in. workspace: memory of workspace_bytes().
+void launch(opdock::Call& call, const Choice& choice, opdock::Tensor q, void* workspace, Params* p);
 
 }  // namespace attention

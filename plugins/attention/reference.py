@@ -1,11 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attention and append_kv in PyTorch: the plugin's fallback. Computed in float64 if q is float64,
-else in float32; results have q's dtype."""
+"""attention, its gradients and append_kv in PyTorch: the plugin's fallback. Computed in float64 if
+q is float64, else in float32; results have q's dtype."""
 
 import torch
 
 
-def attention(
+def attention(q, k, v, **options):
+    """Returns softmax(scale q k^T + mask + bias + slopes * distance) v, for q [B, S, H, D] and k
+    and v [B, L, KV, D]."""
+    return attention_forward(q, k, v, **options)[0]
+
+
+def attention_forward(q, k, v, *, dtype=None, **options):
+    """Returns attention's result, and the logarithms of the sums of the rows' exponentials
+    [B, H, S], float32 or of dtype."""
+    scores, _, _, v_, bad = _scores(q, k, v, **options)
+    lse = torch.logsumexp(scores, -1)
+    result = (_weights(scores, lse) @ v_).transpose(1, 2)
+    result = result.masked_fill(bad[:, None, None, None], float("nan"))
+    lse = lse.masked_fill(bad[:, None, None], float("nan"))
+    return result.to(q.dtype).contiguous(), lse.to(dtype or torch.float32)
+
+
+def attention_backward(grad, q, k, v, result, lse=None, grad_lse=None, *, scale=None, **options):
+    """Returns the gradients of attention's q, k and v."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores, q_, k_, v_, bad = _scores(q, k, v, scale=scale, **options)
+    weights = _weights(scores, torch.logsumexp(scores, -1))
+    grad_, result_ = (x.to(scores.dtype).transpose(1, 2) for x in (grad, result))
+    reduce = (grad_ * result_).sum(-1, keepdim=True)
+    if grad_lse is not None:
+        reduce = reduce - grad_lse.to(scores.dtype)[..., None]
+    slopes = (weights * (grad_ @ v_.mT - reduce)).masked_fill(weights == 0, 0) * scale
+    found = slopes @ k_, slopes.mT @ q_, weights.mT @ grad_
+    group = q.shape[2] // max(k.shape[2], 1)
+    grads = []
+    for x, one in zip((q, k, v), found, strict=True):
+        if x is not q:  # heads that share keys
+            one = one.unflatten(1, (k.shape[2], group)).sum(2) if q.shape[2] else one[:, :0]
+        one = one.transpose(1, 2).reshape(x.shape) if one.numel() else torch.zeros_like(x)
+        grads.append(one.masked_fill(bad[:, None, None, None], float("nan")).to(q.dtype))
+    return tuple(one.contiguous() for one in grads)
+
+
+def _weights(scores, lse):
+    """Returns the weights; 0 for scores of -inf, also where a row has no others."""
+    return (scores - lse[..., None]).exp().masked_fill(scores == float("-inf"), 0)
+
+
+def _scores(
     q,
     k,
     v,
@@ -20,15 +63,14 @@ def attention(
     causal=False,
     window=0,
 ):
-    """Returns softmax(scale q k^T + mask + bias + slopes * distance) v, for q [B, S, H, D] and k
-    and v [B, L, KV, D]."""
+    """Returns the scores [B, H, S, L], -inf where a query does not see a key; q, k and v as
+    [B, H, tokens, D], where what nobody sees is 0; and which rows have a wrong length."""
     compute = torch.float64 if q.dtype == torch.float64 else torch.float32
     batch, queries, heads, size = q.shape
     keys = k.shape[1]
     if k_scale is not None:
         k, v = k.to(compute) * k_scale[..., None], v.to(compute) * v_scale[..., None]
     group = heads // max(k.shape[2], 1)
-    # [B, H, tokens, D]
     q_, k_, v_ = (x.to(compute).transpose(1, 2) for x in (q, k, v))
     k_, v_ = (x.repeat_interleave(group, 1) for x in (k_, v_))
     if lengths is None:
@@ -52,12 +94,8 @@ def attention(
             scores = scores + added.to(compute)
     if slopes is not None:
         scores = scores + slopes.to(compute)[:, None, None] * distance
-    scores = scores.masked_fill(~seen, float("-inf"))
-    weights = torch.softmax(scores, -1)
-    weights = weights.masked_fill((scores == float("-inf")).all(-1, keepdim=True), 0)
-    result = (weights @ v_).transpose(1, 2)
     bad = (lengths < 0) | (lengths > keys)
-    return result.masked_fill(bad[:, None, None, None], float("nan")).to(q.dtype).contiguous()
+    return scores.masked_fill(~seen, float("-inf")), q_, k_, v_, bad
 
 
 def append_kv(

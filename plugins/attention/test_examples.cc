@@ -48,6 +48,25 @@ static const ExamplesOf attention_examples([](Examples& examples) {
        {examples.output({2, 1, 4, 8})},
        {{one_q, eight, eight, no_one, no_one, no_one, no_one, no_one, no_one, no_one, no, zero}}});
 
+  const opdock_value lse = examples.array({2, 4, 3}), other_lse = examples.array({2, 3, 4});
+  examples.add(
+      {"attention",
+       "attention_forward",
+       {q, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window, no_one},
+       {examples.output({2, 3, 4, 8}), examples.output({2, 4, 3})},
+       {{q, k, other, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window, no_one}}});
+  examples.add(
+      {"attention",
+       "attention_backward",
+       {q, q, k, k, q, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+       {examples.output({2, 3, 4, 8}), examples.output({2, 5, 2, 8}),
+        examples.output({2, 5, 2, 8})},
+       {{half_q, q, k, k, q, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, eight, eight, q, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, k, k, swapped, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, k, k, q, other_lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, k, k, q, lse, other_lse, no_one, mask, no_one, slopes, scale, yes, window}}});
+
   Array* const starts = examples.output({2}, {}, Type::kInt32);  // places that the caches have
   starts->set(0, 2);
   starts->set(1, 0);

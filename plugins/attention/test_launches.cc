@@ -183,6 +183,54 @@ TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
     }
 }
 
+// Gradients in 16 bits use tensor cores if everything consists of whole vectors, and others eight
+// threads for a vector. Without logarithms of sums attention runs first.
+TEST(AttentionBackwardLaunches, KernelsAndTheirGrids) {
+  static const Op backward("attention", "attention_backward");
+  const auto launches = [](Type type, const RecordedGpu& gpu, int64_t size, bool has_lse,
+                           int odd = 0) {
+    Array q(type, {2, 300, 8, size}, {}, odd), k(type, {2, 200, 4, size}), v(type, k.shape());
+    Array lse(Type::kFloat32, {2, 8, 300});
+    Array grad_q(type, q.shape()), grad_k(type, k.shape()), grad_v(type, k.shape());
+    std::vector<Launch> found;
+    const Result result = backward.record(
+        {q.value(), q.value(), k.value(), v.value(), q.value(), has_lse ? lse.value() : none(),
+         none(), none(), none(), none(), none(), none(), boolean(true), integer(0)},
+        {&grad_q, &grad_k, &grad_v}, gpu, &found);
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    for (const Launch& launch : found) {
+      EXPECT_LE(launch.how.shared_bytes, gpu.max_shared_bytes) << launch.kernel;
+      EXPECT_EQ(launch.how.grid[1], 4u);
+      EXPECT_EQ(launch.how.grid[2], 2u);
+    }
+    return found;
+  };
+  const auto expect_grids = [](const std::vector<Launch>& found, const std::string& queries,
+                               const std::string& keys, int64_t each) {
+    const size_t last = found.size() - 1;
+    EXPECT_TRUE(found.at(last - 2).kernel.starts_with("attention::backward_row_sums<"));
+    EXPECT_TRUE(found.at(last - 1).kernel.starts_with(queries)) << found.at(last - 1).kernel;
+    EXPECT_TRUE(found.at(last).kernel.starts_with(keys)) << found.at(last).kernel;
+    EXPECT_EQ(found.at(last - 1).how.grid[0], (600 + each - 1) / each);  // of two heads
+    EXPECT_EQ(found.at(last).how.grid[0], (200 + each - 1) / each);
+  };
+  const std::string queries = "attention::backward_queries<", keys = "attention::backward_keys<";
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    for (const RecordedGpu& gpu : {kHopper, kAda})
+      for (const int64_t size : {64, 128, 80})
+        expect_grids(launches(type, gpu, size, true), "attention::backward_query_tiles<",
+                     "attention::backward_key_tiles<", 64);
+    expect_grids(launches(type, kHopper, 256, true), queries, keys, 1);
+    expect_grids(launches(type, kHopper, 64, true, 1), queries, keys, 4);  // misaligned
+    for (const RecordedGpu& gpu : {kTuring, kAmd})
+      expect_grids(launches(type, gpu, 128, true), queries, keys, 2);
+  }
+  expect_grids(launches(Type::kFloat32, kHopper, 64, true), queries, keys, 4);
+  const std::vector<Launch> found = launches(Type::kFloat16, kHopper, 64, false);
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_TRUE(found[0].kernel.starts_with("attention::prompt<")) << found[0].kernel;
+}
+
 // Returns the kernel of append_kv for heads of `size` elements, of which `angles` pairs are
 // rotated.
 std::string append_kernel(Type type, int64_t size, int64_t angles, Type table, bool interleaved,

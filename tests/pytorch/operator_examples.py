@@ -87,7 +87,6 @@ def others():
         ("adamw_", (*lists, squares, step), {"weight_decay": 0.1}),
         ("aio_zeros_like", (x,), {}),
         ("append_kv", (q, k, k, *caches, start), {}),
-        ("attention", (q, torch.randn(1, 4, 1, 8), torch.randn(1, 4, 1, 8)), {"causal": True}),
         ("bias_add_layer_norm", (x, residual, vector, vector, vector), {}),
         ("bias_add_layer_norm", (x, residual, vector), {"with_sum": False}),
         ("copy_to_device", (torch.zeros(2, 3), torch.randn(2, 3, dtype=torch.float64)), {}),

@@ -4,6 +4,8 @@
 
 #include "append.cuh"
 #include "append_pieces.cuh"
+#include "backward.cuh"
+#include "backward_tiles.cuh"
 #include "columns.cuh"
 #include "decode.cuh"
 #include "plain.cuh"

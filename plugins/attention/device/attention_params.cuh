@@ -34,6 +34,16 @@ struct Scales {
     return b * batch + t * token + h * head;
   }
 };
+// A tensor [batch, head, query] with a number for each row; data NULL: none.
+struct RowNumbers {
+  void* data;
+  long long batch, head, query;
+  int wide;  // 1: double, on the CPU only; 0: float
+
+  OPDOCK_HOST_DEVICE long long at(long long b, long long h, long long i) const {
+    return b * batch + h * head + i * query;
+  }
+};
 
 // Query i of `queries` and head h of `heads` see the keys of head h / group. On a GPU, the rows
 // that share a batch's and head's keys are its queries and their heads: row i * group + h % group.
@@ -44,6 +54,7 @@ struct Params {
   const float* slopes;  // one per head; NULL: none
   Scales k_scale, v_scale;
   const int* lengths;  // one per batch; NULL: `keys`
+  RowNumbers lse;      // where the logarithm of the sum of a row's exponentials goes
   int queries, keys, heads;
   int group, size;  // heads that share keys; elements of a head
   int cache;        // a Cache

@@ -110,6 +110,9 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
                                             : 1.0f / tile.sum[i];
     T* const to = static_cast<T*>(p.out.data) + p.out.at(block.batch, rows[i].query, rows[i].head);
     tile.store(p, to, i, factor);
+    if (tile.t == 0)
+      store_lse(p, block.batch, rows[i].head, rows[i].query, tile.most[i],
+                block.is_bad ? bits_float(0x7fc00000u) : tile.sum[i]);
   }
 }
 

@@ -11,6 +11,7 @@ namespace attention {
 using namespace opdock;
 
 inline constexpr float kLog2E = 1.44269504f;
+inline constexpr float kLn2 = 0.693147181f;
 
 // The rows and keys of a block. Keys and rows are fewer than 2^31.
 struct Block {
@@ -103,6 +104,16 @@ OPDOCK_DEVICE float weight(float x, float most) {
   return opdock::exp2(x - (most == -infinity() ? 0.0f : most));
 }
 
+// Stores the logarithm of the sum of a row's exponentials, if it is wanted. most: the maximum of
+// its scores, which are exponents of 2; total: the sum relative to it. -infinity for a row without
+// keys.
+OPDOCK_DEVICE void store_lse(const Params& p, int64_t batch, int64_t head, int query, float most,
+                             float total) {
+  if (!p.lse.data) return;
+  static_cast<float*>(p.lse.data)[p.lse.at(batch, head, query)] =
+      total == 0 ? -infinity() : opdock::fma(most, kLn2, opdock::log(total));
+}
+
 // Combines what `parts` parts of a block have found for its rows into the result. Part `part` has
 // the maximum and sum of row r in stats[2 (part * rows + r)], and the weighted sum of the values in
 // sums[(part * rows + r) * Size]. All threads of the block call this, after a barrier.
@@ -136,6 +147,9 @@ OPDOCK_DEVICE void finish_rows(const Params& p, const Block& block, int split, i
       const float value = block.is_bad ? bits_float(0x7fc00000u) : total == 0 ? 0 : sum / total;
       static_cast<T*>(p.out.data)[p.out.at(block.batch, at.query, at.head) + column] =
           from_float<T>(value);
+      if (column == 0)
+        store_lse(p, block.batch, at.head, at.query, most,
+                  block.is_bad ? bits_float(0x7fc00000u) : total);
     }
   }
 }
@@ -164,6 +178,7 @@ merge(Params p, int size, int tile_rows) {
       sum = opdock::fma(p.partial[at * size + column], factor, sum);
     }
     out[column] = from_float<T>(total == 0 ? 0 : sum / total);
+    if (column == 0) store_lse(p, block_index_z(), head, query, most, total);
   }
 }
 

@@ -23,6 +23,7 @@ from opdock._author import soft
 # Kernels for tensor cores, whose versions for AMD GPUs are empty, and one kernel for clusters. They
 # are never launched on AMD GPUs.
 FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_by_columns"}
+FOR_NVIDIA_ONLY |= {"attention::backward_query_tiles", "attention::backward_key_tiles"}
 FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,30 @@
+// The arguments that the forms of attention have in common, their checks, and the kernels'
+// parameters that are made from them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+
+#include "attention_checks.h"
+#include "device/attention_params.cuh"
+
+namespace attention {
+
+struct Arguments {
+  Tensor q, k, v;
+  OptionalTensor lengths, mask, bias, slopes, k_scale, v_scale;
+  std::optional<double> scale;
+  bool causal;
+  int64_t window;
+};
+
+// Throws an Error that names the argument which is wrong. Reads no tensor's elements.
+void check_arguments(const Plan& plan, const Arguments& of);
+double scale_of(const Arguments& of);
+// Fills in everything except p.out and p.lse, which do not exist while planning, and what the
+// launch decides.
+Params make_params(const Arguments& of);
+// Throws an Error for a length that is not from 0 to p.keys. The lengths must be on the CPU.
+void check_lengths(const Params& p, int64_t batch);
+
+}  // namespace attention

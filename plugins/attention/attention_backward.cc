@@ -1,0 +1,142 @@
+// Implements attention_backward, the gradients of q, k and v: checks its arguments, plans a GPU's
+// launch, and runs it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <opdock/op.hpp>
+
+#include "attention_arguments.h"
+#include "attention_backward_launch.h"
+#include "attention_cpu.h"
+
+namespace attention {
+namespace {
+
+struct BackwardArguments {
+  Tensor grad, result;
+  OptionalTensor lse, grad_lse;
+  Arguments of;
+};
+
+// Checks a number for each row. The type of the numbers is float, or double for queries of double.
+void check_row_numbers(const OptionalTensor& numbers, const char* name, Tensor q) {
+  if (!numbers) return;
+  if (q.dtype() == dtype_of<double>())
+    check(*numbers, name).dtype(dtype_of<float>(), dtype_of<double>());
+  else
+    check(*numbers, name).dtype(dtype_of<float>());
+  check(*numbers, name).shape({q.size(0), q.size(2), q.size(1)}).aligned();
+}
+
+bool is_usable(const OptionalTensor& lse, Tensor q) {
+  return lse && (q.dtype() != dtype_of<double>() || lse->dtype() == q.dtype());
+}
+
+// Fills in everything except the results, which do not exist while planning.
+BackwardParams make_backward_params(const BackwardArguments& a) {
+  BackwardParams b = {};
+  b.p = make_params(a.of);
+  b.scale = b.p.scale;
+  b.grad = heads_of(a.grad);
+  b.grad_element = a.grad.size(3) > 1 ? a.grad.stride(3) : 1;
+  b.result = heads_of(a.result);
+  // Logarithms in float do not suffice for double.
+  if (is_usable(a.lse, a.of.q)) b.lse = row_numbers_of(*a.lse);
+  if (a.grad_lse) b.grad_lse = row_numbers_of(*a.grad_lse);
+  return b;
+}
+
+void plan_it(Plan& plan, const BackwardArguments& a) {
+  check_queries(plan, a.of.q);
+  check(a.of.k, "k").same_dtype_as(a.of.q, "q");
+  check_arguments(plan, a.of);
+  check(a.grad, "grad").same_dtype_as(a.of.q, "q").same_shape_as(a.of.q, "q").aligned();
+  check(a.result, "result").same_dtype_as(a.of.q, "q").same_shape_as(a.of.q, "q");
+  check_row_numbers(a.lse, "lse", a.of.q);
+  check_row_numbers(a.grad_lse, "grad_lse", a.of.q);
+  plan.output(a.of.q.like());
+  plan.output(a.of.k.like());
+  plan.output(a.of.v.like());
+  if (plan.is_cpu()) {
+    plan.workspace(static_cast<uint64_t>(a.of.q.numel() / a.of.q.size(3)) * 2 * sizeof(double));
+    return;
+  }
+  const BackwardChoice choice =
+      choose_backward(plan, a.of, a.grad, a.result, make_backward_params(a));
+  plan.workspace(backward_workspace_bytes(choice, a.of.q));
+  plan.state(choice);
+}
+
+void run_on_cpu(Call& call, const BackwardParams& b, const Arguments& of) {
+  const Params& p = b.p;
+  check_lengths(p, of.q.size(0));
+  const int64_t rows = int64_t{p.queries} * p.group;
+  const BackwardJob job = {of.q.dtype(), b, scale_of(of),
+                           static_cast<int>((rows + kUnitRows - 1) / kUnitRows),
+                           static_cast<int>((int64_t{p.keys} + kUnitRows - 1) / kUnitRows)};
+  static const auto queries = OPDOCK_SIMD_CHOOSE(backward_queries);
+  static const auto keys = OPDOCK_SIMD_CHOOSE(backward_keys);
+  // Waking a second thread pays off for about ten microseconds of work.
+  const auto grain = [&](int64_t others) {
+    return std::max<int64_t>(1, 16384 / (kUnitRows * others * p.size + 1));
+  };
+  const int64_t shared = of.q.size(0) * of.k.size(2);
+  if (of.q.numel() > 0)
+    call.parallel_for(shared * job.row_units, grain(p.keys),
+                      [&](int64_t begin, int64_t end) { queries(job, begin, end); });
+  if (of.k.numel() > 0)
+    call.parallel_for(shared * job.key_units, grain(rows),
+                      [&](int64_t begin, int64_t end) { keys(job, begin, end); });
+}
+
+void run_it(Call& call, Results results, const BackwardArguments& a) {
+  BackwardParams b = make_backward_params(a);
+  const Tensor grad_k = results[1];
+  check(grad_k, "output 1").aligned();
+  b.grad_q = heads_of(results[0]);
+  b.grad_k = heads_of(grad_k);
+  b.grad_k_element = grad_k.size(3) > 1 ? grad_k.stride(3) : 1;
+  b.grad_v = heads_of(results[2]);
+  b.rows = call.workspace();
+  if (a.of.q.numel() == 0) {  // no row is left, and the gradients of k and v are 0
+    b.p.queries = 0;
+    b.p.group = 1;
+    b.p.heads = static_cast<int>(a.of.k.size(2));
+  }
+  if (call.is_cpu()) return run_on_cpu(call, b, a.of);
+  b.grads_by_vectors =
+      b.grad_k_element == 1 && fits_vectors({results[0], grad_k, results[2]}) ? 1 : 0;
+  launch_backward(call, call.state<BackwardChoice>(), a.of, &b);
+}
+
+BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
+                           OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
+                           OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
+                           std::optional<double> scale, bool causal, int64_t window) {
+  return {
+      grad,
+      result,
+      lse,
+      grad_lse,
+      {q, k, v, lengths, mask, bias, slopes, std::nullopt, std::nullopt, scale, causal, window}};
+}
+
+void plan_backward(Plan& plan, Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
+                   OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
+                   OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
+                   std::optional<double> scale, bool causal, int64_t window) {
+  plan_it(plan, gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias, slopes, scale,
+                         causal, window));
+}
+void run_backward(Call& call, Results results, Tensor grad, Tensor q, Tensor k, Tensor v,
+                  Tensor result, OptionalTensor lse, OptionalTensor grad_lse,
+                  OptionalTensor lengths, OptionalTensor mask, OptionalTensor bias,
+                  OptionalTensor slopes, std::optional<double> scale, bool causal, int64_t window) {
+  run_it(call, results,
+         gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias, slopes, scale, causal,
+                  window));
+}
+
+}  // namespace
+}  // namespace attention
+
+OPDOCK_OP(attention_backward, attention::plan_backward, nullptr, attention::run_backward)

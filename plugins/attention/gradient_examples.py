@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls with which tests/python/test_gradients.py checks the gradients that plugin.toml
+declares."""
+
+import numpy
+
+
+def examples():
+    """Yields (op, arguments, keywords); tensors with a gradient are float64."""
+    random = numpy.random.default_rng(4)
+    q = random.standard_normal((2, 3, 2, 5))
+    k, v = (random.standard_normal((2, 4, 1, 5)) for _ in range(2))
+    mask = random.standard_normal((1, 2, 1, 4)).astype("float32")
+    lengths = numpy.array([4, 2], dtype="int32")
+    yield "attention", (q, k, v), {"causal": True, "window": 2}
+    yield "attention", (q, k, v), {"mask": mask, "scale": 0.7}
+    yield "attention_forward", (q, k, v), {"lengths": lengths, "dtype": "float64"}
