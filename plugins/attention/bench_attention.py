@@ -8,6 +8,7 @@ import functools
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import opdock
 from opdock.testing import bench, devices
@@ -15,6 +16,10 @@ from opdock.testing import bench, devices
 # Batch, queries, heads, heads of keys, keys, elements.
 DECODE = [(32, 1, 32, 8, 4096, 128), (64, 1, 64, 64, 8192, 128), (1, 1, 32, 32, 4096, 128)]
 PAGE = 16  # tokens of a page of FlashInfer's caches; the size that servers use
+TORCH_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+TORCH_KERNELS += [SDPBackend.EFFICIENT_ATTENTION]
+TRAINED = [(4, 2048, 32, 32, 2048, 128), (4, 2048, 32, 8, 2048, 128), (1, 8192, 16, 16, 8192, 64)]
+TRAINED += [(1, 512, 32, 32, 512, 128)]
 PROMPTS = [(1, 2048, 32, 32, 2048, 128), (4, 2048, 12, 12, 2048, 64), (1, 512, 32, 8, 512, 128)]
 
 
@@ -38,6 +43,39 @@ def both(q, k, v):
             *swapped, is_causal=causal, enable_gqa=grouped
         ),
     }
+
+
+def training(q, k, v):
+    """Returns {what: function} for the forward pass, causal, and for the gradients of q, k and v,
+    of Opdock and of each of torch's kernels that takes these tensors."""
+    grad = torch.randn_like(q)
+    result, lse = opdock.ops.attention_forward(q, k, v, causal=True)
+    found = {
+        "opdock": lambda: opdock.ops.attention_forward(q, k, v, causal=True),
+        "opdock backward": lambda: opdock.ops.attention_backward(
+            grad, q, k, v, result, lse, causal=True
+        ),
+    }
+    swapped = [x.transpose(1, 2).detach().requires_grad_() for x in (q, k, v)]
+    for kernel in TORCH_KERNELS:
+
+        def forward(kernel=kernel):
+            with sdpa_kernel(kernel):
+                return F.scaled_dot_product_attention(
+                    *swapped, is_causal=True, enable_gqa=q.shape[2] != k.shape[2]
+                )
+
+        try:
+            out = forward()
+        except RuntimeError:
+            continue  # not for this device, dtype or grouped queries
+        name = kernel.name.split("_")[0].lower()
+        given = grad.transpose(1, 2)
+        found[name] = forward
+        found[f"{name} backward"] = lambda out=out, given=given: torch.autograd.grad(
+            out, swapped, given, retain_graph=True
+        )
+    return found
 
 
 def flashinfer(q, k, v):
@@ -152,3 +190,7 @@ if __name__ == "__main__":
                 label = f"attention {name_of(shape)} {dtype}".replace("torch.", "")
                 made = tensors(shape, dtype, device)
                 bench(label, device, both(*made) | flashinfer(*made))
+        for shape in TRAINED if device == "cuda" else [(1, 256, 12, 12, 256, 64)]:
+            for dtype in (torch.float32, torch.bfloat16):
+                label = f"training {name_of(shape)} {dtype}".replace("torch.", "")
+                bench(label, device, training(*tensors(shape, dtype, device)))
