@@ -87,8 +87,8 @@ class Attention(torch.nn.Module):
         """Returns the layer's result, [batch, tokens, embed_dim].
 
         x: new tokens, [batch, tokens, embed_dim]. cache: a KVCache, to which they are added, and
-        whose earlier tokens they see; the ops append_kv and attention then do the work, which
-        record no gradient. None: the tokens see only each other, by torch's
+        whose earlier tokens they see; the ops append_kv and attention then do the work, of which
+        the first records no gradient. None: the tokens see only each other, by torch's
         scaled_dot_product_attention, which trains. A cache without room for the tokens is an error
         on the CPU; on a GPU the rows become NaN.
         """

@@ -11,7 +11,8 @@ operands of different dtypes, so does the kernel.
 import torch
 
 _PRODUCTS = {
-    "attention", "einsum_sec_sm_ecm", "gated_linear", "linear", "mlp", "norm_linear", "norm_mlp",
+    "attention", "attention_forward", "einsum_sec_sm_ecm", "gated_linear", "linear", "mlp",
+    "norm_linear", "norm_mlp",
 }  # fmt: skip
 _FLOAT32 = {
     "add_layer_norm", "add_rms_norm", "bias_add_layer_norm", "cross_entropy",

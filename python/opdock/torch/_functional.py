@@ -211,8 +211,8 @@ def takes_attention(
     scale=None,
     enable_gqa=False,
 ):
-    """As scaled_dot_product_attention. Left to torch: prompts, which its own kernels compute faster
-    on GPUs, what needs a gradient, which the op does not define, and masks of bools."""
+    """As scaled_dot_product_attention. Left to torch: prompts and what needs a gradient, which its
+    own kernels compute faster on GPUs, and masks of bools."""
     return (
         query.dim() == key.dim() == value.dim() == 4
         and query.shape[2] == 1
