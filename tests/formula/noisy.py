@@ -93,7 +93,9 @@ class Noisy:
         moved = torch.where(tiny & (x != 0), moved + self._random(x) * (LEAST[kind] * 2), moved)
         if kind == "float32":
             # With noise, numbers are those of float32, so that they can be equal, 0 and infinite.
-            narrow = moved.float().double()
+            # In a quarter of the runs the number is rounded and not moved, so that it may be exact.
+            is_still = self._random(x).abs() < 0.25
+            narrow = torch.where(is_still, x.float().double(), moved.float().double())
             # Where the number without noise is below the smallest of float32, it may become 0.
             gone = (x[:1].abs() < LEAST[kind]) & self._coin(narrow)
             narrow = torch.where(gone, narrow * 0, narrow)

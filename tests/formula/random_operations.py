@@ -53,12 +53,11 @@ def promoted(values):
 # rounding moves the result as well. DTYPE is the type in which the operation is computed.
 _ROUNDED = """
 sqrt rsqrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh
-asinh acosh atanh erf erfc
+tanh asinh acosh atanh erf erfc sigmoid
 """
-UNARY_OPS = [(name, f"torch.{name}(a)", "rf") for name in _ROUNDED.split()]
+_MODULES = {"tanh": "N", "sigmoid": "N"}  # others are torch's
+UNARY_OPS = [(x, f"{_MODULES.get(x, 'torch')}.{x}(a)", "rf") for x in _ROUNDED.split()]
 UNARY_OPS += [
-    ("tanh", "N.tanh(a)", "rf"),
-    ("sigmoid", "N.sigmoid(a)", "rf"),
     ("silu", "N.subnormal(torch.nn.functional.silu(a), a, DTYPE)", "rf"),
     ("softplus", "N.softplus(a)", "rf"),
     ("gelu", "torch.nn.functional.gelu(a)|a", "cf"),
