@@ -11,21 +11,14 @@
 namespace attention {
 namespace {
 
-// Returns the arguments as those of a prompt, if they have nothing else.
-std::optional<Prompt> prompt_of(const Arguments& of) {
-  if (of.lengths || of.mask || of.bias || of.slopes || of.k_scale || of.v_scale)
-    return std::nullopt;
-  return Prompt{of.q, of.k, of.v, static_cast<float>(scale_of(of)), of.causal, of.window};
-}
-
-void plan_it(Plan& plan, const Arguments& of) {
+void plan_it(Plan& plan, const Arguments& of, bool wants_lse) {
   check_arguments(plan, of);
   plan.output(of.q.like());
   if (plan.is_cpu() || of.q.numel() == 0) return;
   const Params p = make_params(of);
   const Choice choice = choose(plan, of.q, of.k, of.v, p);
   uint64_t bytes = 0;
-  if (const auto prompt = prompt_of(of)) attention_service(plan, *prompt, &bytes);
+  plan_service(plan, of, wants_lse, &bytes);
   plan.workspace(std::max(bytes, workspace_bytes(choice, p, of.q.size(0))));
   plan.state(choice);
 }
@@ -36,8 +29,7 @@ void run_it(Call& call, Tensor out, const OptionalTensor& lse, const Arguments& 
   p.out = heads_of(out);
   if (lse) p.lse = row_numbers_of(*lse);
   if (!call.is_cpu()) {
-    const auto prompt = lse ? std::nullopt : prompt_of(of);
-    if (prompt && attention_service(call, *prompt, out)) return;
+    if (run_service(call, of, out, lse)) return;
     p.out_by_vectors = fits_vectors({out});
     return launch(call, call.state<Choice>(), of.q, call.workspace(), &p);
   }
@@ -57,7 +49,8 @@ void plan_attention(Plan& plan, Tensor q, Tensor k, Tensor v, OptionalTensor len
                     OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
                     OptionalTensor k_scale, OptionalTensor v_scale, std::optional<double> scale,
                     bool causal, int64_t window) {
-  plan_it(plan, {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window});
+  plan_it(plan, {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window},
+          false);
 }
 void run_attention(Call& call, Results results, Tensor q, Tensor k, Tensor v,
                    OptionalTensor lengths, OptionalTensor mask, OptionalTensor bias,
@@ -71,7 +64,8 @@ void plan_forward(Plan& plan, Tensor q, Tensor k, Tensor v, OptionalTensor lengt
                   OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
                   OptionalTensor k_scale, OptionalTensor v_scale, std::optional<double> scale,
                   bool causal, int64_t window, std::optional<Dtype> dtype) {
-  plan_it(plan, {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window});
+  plan_it(plan, {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window},
+          true);
   const Dtype of = dtype.value_or(dtype_of<float>());
   const bool may_be_double = q.dtype() == dtype_of<double>();
   if (of != dtype_of<float>() && !(may_be_double && of == dtype_of<double>()))

@@ -7,13 +7,12 @@
 #include "attention_arguments.h"
 #include "attention_backward_launch.h"
 #include "attention_cpu.h"
+#include "attention_service.h"
 
 namespace attention {
 namespace {
 
-struct BackwardArguments {
-  Tensor grad, result;
-  OptionalTensor lse, grad_lse;
+struct BackwardArguments : Gradient {
   Arguments of;
 };
 
@@ -62,7 +61,9 @@ void plan_it(Plan& plan, const BackwardArguments& a) {
   }
   const BackwardChoice choice =
       choose_backward(plan, a.of, a.grad, a.result, make_backward_params(a));
-  plan.workspace(backward_workspace_bytes(choice, a.of.q));
+  uint64_t bytes = 0;
+  plan_service(plan, a.of, a, &bytes);
+  plan.workspace(std::max(bytes, backward_workspace_bytes(choice, a.of.q)));
   plan.state(choice);
 }
 
@@ -103,6 +104,7 @@ void run_it(Call& call, Results results, const BackwardArguments& a) {
     b.p.heads = static_cast<int>(a.of.k.size(2));
   }
   if (call.is_cpu()) return run_on_cpu(call, b, a.of);
+  if (run_service(call, a.of, a, results[0], grad_k, results[2])) return;
   b.grads_by_vectors =
       b.grad_k_element == 1 && fits_vectors({results[0], grad_k, results[2]}) ? 1 : 0;
   launch_backward(call, call.state<BackwardChoice>(), a.of, &b);
@@ -113,10 +115,7 @@ BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor res
                            OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
                            std::optional<double> scale, bool causal, int64_t window) {
   return {
-      grad,
-      result,
-      lse,
-      grad_lse,
+      {grad, result, lse, grad_lse},
       {q, k, v, lengths, mask, bias, slopes, std::nullopt, std::nullopt, scale, causal, window}};
 }
 

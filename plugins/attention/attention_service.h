@@ -1,23 +1,24 @@
-// Prompts that the host's attention service computes (opdock/attention.h).
+// Prompts that the host's attention service computes, and their gradients (opdock/attention.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "attention_checks.h"
+#include "attention_arguments.h"
 
 namespace attention {
 
-// An attention without lengths, masks, biases and scales of a cache.
-struct Prompt {
-  Tensor q, k, v;
-  float scale;
-  bool causal;
-  int64_t window;
-};
-
 // Returns whether the service computes the prompt, and in *bytes the workspace that it needs.
-bool attention_service(const Plan& plan, const Prompt& prompt, uint64_t* bytes);
+bool plan_service(const Plan& plan, const Arguments& of, bool wants_lse, uint64_t* bytes);
 // Returns whether the service has enqueued the prompt. The results may not suit it although it has
 // planned the prompt: then the plugin's own kernels have to serve.
-bool attention_service(Call& call, const Prompt& prompt, Tensor out);
+bool run_service(Call& call, const Arguments& of, Tensor out, const OptionalTensor& lse);
+
+// What the gradients are computed from besides the prompt.
+struct Gradient {
+  Tensor grad, result;
+  OptionalTensor lse, grad_lse;
+};
+bool plan_service(const Plan& plan, const Arguments& of, const Gradient& from, uint64_t* bytes);
+bool run_service(Call& call, const Arguments& of, const Gradient& from, Tensor grad_q,
+                 Tensor grad_k, Tensor grad_v);
 
 }  // namespace attention
