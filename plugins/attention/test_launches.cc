@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness.h"
+#include "recorded_attention.h"
 
 namespace opdock_test::attention_plugin {
 namespace {
@@ -38,6 +39,21 @@ std::vector<Launch> launches_of(Type type, const Shape& s, const RecordedGpu& gp
   return launches;
 }
 
+// Returns how many kernels attention launches on a GPU whose host may have the service.
+size_t served_launches(Type type, const Shape& s, bool causal, int64_t window = 0,
+                       bool has_lengths = false) {
+  static const Op attention("attention", "attention");
+  Array q(type, {s.batch, s.queries, s.heads, s.size}), out(type, q.shape());
+  Array k(type, {s.batch, s.keys, s.kv_heads, s.size}), lengths(Type::kInt32, {s.batch});
+  std::vector<Launch> launches;
+  const Result result = attention.record(
+      {q.value(), k.value(), k.value(), has_lengths ? lengths.value() : none(), none(), none(),
+       none(), none(), none(), none(), boolean(causal), integer(window)},
+      {&out}, kHopper, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  return launches.size();
+}
+
 std::string first_kernel(Type type, const Shape& shape, const RecordedGpu& gpu, int odd = 0,
                          bool has_bytes = false) {
   const std::string name = launches_of(type, shape, gpu, odd, has_bytes).at(0).kernel;
@@ -51,6 +67,46 @@ TEST(AttentionLaunches, PromptsTakeTensorCores) {
       EXPECT_EQ(first_kernel(type, kPromptShape, gpu), "attention::plain");
     EXPECT_EQ(first_kernel(type, kPromptShape, kHopper, 1), "attention::plain");  // misaligned
   }
+}
+
+TEST(AttentionLaunches, LongPromptsAskTheHostsService) {
+  const Shape longer = {2, 300, 8, 2, 400, 64};
+  RecordedAttention service;
+  EXPECT_EQ(served_launches(Type::kFloat16, longer, true), 0u);
+  ASSERT_EQ(service.ran.size(), 1u);
+  const opdock_attention& ran = service.ran[0];
+  EXPECT_EQ(ran.flags, OPDOCK_ATTENTION_CAUSAL | OPDOCK_ATTENTION_BOTTOM_RIGHT);
+  EXPECT_EQ(ran.heads, 8);
+  EXPECT_EQ(ran.kv_heads, 2);
+  EXPECT_EQ(ran.queries, 300);
+  EXPECT_EQ(ran.keys, 400);
+  EXPECT_EQ(ran.size, 64);
+  EXPECT_EQ(ran.scale, 0.125f);
+  EXPECT_EQ(ran.k.row_stride, 400 * 2 * 64);
+  EXPECT_EQ(ran.k.head_stride, 64);
+  EXPECT_EQ(ran.k.token_stride, 2 * 64);
+  EXPECT_NE(ran.out.data, nullptr);
+  EXPECT_EQ(served_launches(Type::kBFloat16, kPromptShape, true, 100), 0u);
+  EXPECT_EQ(service.ran.back().window, 100);
+}
+
+TEST(AttentionLaunches, OtherCallsDoNotAskTheService) {
+  RecordedAttention service;
+  EXPECT_EQ(served_launches(Type::kFloat32, kPromptShape, false), 1u);
+  EXPECT_EQ(served_launches(Type::kFloat16, {2, 255, 8, 8, 300, 64}, false), 1u);
+  EXPECT_EQ(served_launches(Type::kFloat16, {2, 400, 8, 8, 300, 64}, true), 1u);
+  EXPECT_EQ(served_launches(Type::kFloat16, {2, 300, 8, 8, 400, 64}, true, 100), 1u);
+  EXPECT_EQ(served_launches(Type::kFloat16, kPromptShape, true, 0, true), 1u);
+  EXPECT_EQ(service.planned, 0);
+}
+
+TEST(AttentionLaunches, OwnKernelsServeWhereTheServiceDeclines) {
+  RecordedAttention service;
+  service.runs = false;  // as for results that have other strides than planned
+  EXPECT_EQ(served_launches(Type::kFloat16, kPromptShape, true), 1u);
+  service.plans = false;
+  EXPECT_EQ(served_launches(Type::kFloat16, kPromptShape, true), 1u);
+  EXPECT_EQ(service.planned, 2);
 }
 
 // A warp has sixteen rows; the rows that a block has according to its threads cover all rows.

@@ -18,6 +18,7 @@
 #include "opdock/retain.h"
 #include "opdock/tuning.h"
 #include "opdock/types.hpp"
+#include "recorded_attention.h"
 
 namespace opdock_test {
 
@@ -139,6 +140,7 @@ const void* get_extension(const char* id) {
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return &retains;
   if (std::strcmp(id, OPDOCK_TUNING_1) == 0) return &tuning;
   if (std::strcmp(id, OPDOCK_GEMM_1) == 0) return plain_gemm();
+  if (std::strcmp(id, OPDOCK_ATTENTION_1) == 0) return recorded_attention();
   return std::strcmp(id, OPDOCK_PARALLEL_2) == 0 ? &parallel : nullptr;
 }
 
