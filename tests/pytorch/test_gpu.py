@@ -11,7 +11,8 @@ import torch
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-import opdock.torch  # noqa: F401  (registers the operators)
+import opdock
+import opdock.torch  # registers the operators
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU, or torch was built without it", allow_module_level=True)
@@ -146,6 +147,14 @@ def test_a_captured_call_gives_the_same_numbers(x):
 def test_each_replay_draws_anew(x):
     first, second = replayed(lambda: OPS.dropout(x)[0])
     assert not torch.equal(first, second)
+
+
+def test_numbers_are_drawn_as_opdocks_own_functions_draw_them(x):
+    torch.manual_seed(5)
+    wanted = [opdock.ops.dropout(x)[0] for _ in range(2)]
+    torch.manual_seed(5)
+    found = [OPS.dropout(x)[0], opdock.ops.dropout(x)[0]]
+    assert all(map(torch.equal, found, wanted)) and not torch.equal(*wanted)
 
 
 def test_on_another_stream(x):
