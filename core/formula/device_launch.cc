@@ -20,6 +20,14 @@ constexpr int kMaxHeld = 8;
 // 32-bit registers in which a thread holds elements, at most: in a block of up to 512 threads, and
 // in a larger one, whose threads have 64 registers each.
 constexpr int kHeldRegisters = 64, kHeldRegistersOfLargeBlock = 32;
+// Rows of fewer vectors have one block each. Of longer ones, a block of more threads than this, or
+// whose threads hold more than kHeldRegistersOfLargeBlock, has a multiprocessor almost for itself,
+// which then waits for the block's loads; several small blocks of a cluster do not.
+constexpr int64_t kLeastClusterVectors = 2048, kMaxOwnThreads = 512;
+// Threads of a block in a cluster; more if kMaxCluster such blocks cannot hold the row.
+constexpr int64_t kClusterThreads = 256;
+// Exchanges among the blocks of a cluster, each of which has memory of its own.
+constexpr int kMaxExchanges = 16;
 
 // DeviceShape::repeated.
 uint64_t repeated_inputs(const Graph& graph, const Space& space) {
@@ -102,6 +110,41 @@ int held_vectors(int registers, bool has_beside, int64_t slots, int64_t max_thre
   return 0;
 }
 
+// Lets a cluster of blocks share each row, if that is faster than the one block that `launch` has
+// so far, whose threads hold launch->shape.held vectors of the row.
+void spread_over_cluster(const Graph& graph, const DeviceTraits& traits, int64_t slots,
+                         int registers, DeviceLaunch* launch) {
+  const int64_t held_now = launch->shape.held;
+  if (!traits.has_clusters || graph.has_sums() || exchanges(graph) > kMaxExchanges) return;
+  if (slots <= kLeastClusterVectors) return;
+  if (held_now != 0 && launch->threads <= kMaxOwnThreads &&
+      held_now * registers <= kHeldRegistersOfLargeBlock)
+    return;
+  // Few registers and small blocks come first: more blocks are then resident.
+  struct Way {
+    int registers;
+    int64_t cluster, threads;
+  };
+  constexpr Way kWays[] = {{kHeldRegistersOfLargeBlock, 4, kClusterThreads},
+                           {kHeldRegisters, 4, kClusterThreads},
+                           {kHeldRegistersOfLargeBlock, kMaxCluster, kClusterThreads},
+                           {kHeldRegisters, kMaxCluster, kClusterThreads},
+                           {kHeldRegistersOfLargeBlock, kMaxCluster, 1024},
+                           {kHeldRegisters, kMaxCluster, 512}};
+  for (const Way& way : kWays) {
+    int held = kMaxHeld;
+    while (held > 1 && held * registers > way.registers) held /= 2;
+    if (held * registers > way.registers || slots > held * way.cluster * way.threads) continue;
+    int64_t cluster = 2;
+    while (cluster < way.cluster && slots > held * cluster * kClusterThreads) cluster *= 2;
+    launch->shape.held = held;
+    launch->shape.cluster = static_cast<int>(cluster);
+    const int64_t threads = (slots + held * cluster - 1) / (held * cluster);
+    launch->threads = static_cast<uint32_t>(round_up(threads, traits.warp_size));
+    return;
+  }
+}
+
 // Returns how many teams of threads a kernel with reductions has: one for each row or, with sums
 // over rows, for each chunk of rows. Chunks are long, so that their sums are few beside the
 // elements, but there are enough of them for a GPU.
@@ -153,13 +196,14 @@ void plan_rows(const Graph& graph, const Space& space, const DeviceTraits& trait
   for (size_t i = 0; i < graph.inputs().size(); ++i)
     has_beside = has_beside || (graph.inputs()[i].has_columns() && !is_held(graph, i, 0));
   shape.held = held_vectors(registers, has_beside, slots, max_threads);
-  const int64_t threads =
+  launch->threads = static_cast<uint32_t>(
       shape.held == 0 ? std::min<int64_t>(max_threads, 512)
-                      : std::max(round_up((slots + shape.held - 1) / shape.held, warp), warp);
-  launch->threads = static_cast<uint32_t>(threads);
+                      : std::max(round_up((slots + shape.held - 1) / shape.held, warp), warp));
+  spread_over_cluster(graph, traits, slots, registers, launch);
   shape.threads = static_cast<int>(std::bit_ceil(launch->threads));
-  shape.is_full = shape.held != 0 && threads == shape.threads && slots == threads * shape.held;
-  set_grid(teams_of(graph, space, launch), launch);
+  shape.is_full = shape.held != 0 && launch->threads == static_cast<uint32_t>(shape.threads) &&
+                  slots == int64_t{launch->threads} * shape.held * shape.cluster;
+  set_grid(teams_of(graph, space, launch) * shape.cluster, launch);
 }
 
 struct Divisor {

@@ -23,6 +23,7 @@ struct DeviceTraits {
   int64_t warp_size = 32;
   int64_t max_threads = 1024;     // of a block
   int64_t element_threads = 256;  // of a block of a large elementwise launch
+  bool has_clusters = false;      // blocks that exchange numbers, from sm_90 on
 };
 
 struct DeviceLaunch {

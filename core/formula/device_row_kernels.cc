@@ -12,14 +12,33 @@ class RowWriter : public DeviceWriter {
   using DeviceWriter::DeviceWriter;
 
  private:
+  bool is_cluster() const { return shape_.cluster > 1; }
+  // Returns the argument for the memory of a reduction's exchanges, if there are any.
+  std::string next_gather(int count) {
+    if (!is_cluster()) return "";
+    num_exchanges_ += count;
+    return ", gathers + " + std::to_string(num_exchanges_ - count);
+  }
+
   void write_body() override {
     if (shape_.held > 0) line("constexpr int kHeld = " + std::to_string(shape_.held) + ";");
     line("OPDOCK_SHARED(long long, scratch, 128);");
+    const std::string threads = shape_.is_full ? std::to_string(shape_.threads) : "0";
+    const std::string blocks = std::to_string(shape_.cluster);
+    if (is_cluster())
+      line("OPDOCK_SHARED(ClusterGather<uint64_t>, gathers, " + std::to_string(exchanges(graph_)) +
+           ");");
     line("pdl_wait_and_trigger();");
-    line(std::string("const RowTeam<") + (shape_.is_block ? "true" : "false") + ", " +
-         (shape_.is_full ? std::to_string(shape_.threads) : "0") + "> team;");
+    if (is_cluster()) {
+      line("const ClusterTeam<" + threads + ", " + blocks + "> team;");
+    } else {
+      line(std::string("const RowTeam<") + (shape_.is_block ? "true" : "false") + ", " + threads +
+           "> team;");
+    }
     const std::string index = shape_.is_wide ? "int64_t" : "uint32_t";
-    const std::string block = "block_index_y() * grid_blocks() + block_index()";
+    const std::string block = is_cluster()
+                                  ? "(block_index_y() * grid_blocks() + block_index()) / " + blocks
+                                  : "block_index_y() * grid_blocks() + block_index()";
     if (shape_.is_block) {
       line("const int64_t number = " + block + ";");
     } else {
@@ -37,6 +56,7 @@ class RowWriter : public DeviceWriter {
     } else {
       line("if (number >= p.rows) return;");
     }
+    if (is_cluster()) line("team.open(gathers, " + std::to_string(exchanges(graph_)) + ");");
     line("const RowPlace<" + index + ", " + std::to_string(shape_.dims) +
          "> place(p, static_cast<" + index + ">(" + (has_sums_ ? "row" : "number") + "));");
     write_bases();
@@ -83,13 +103,6 @@ class RowWriter : public DeviceWriter {
         line("store_partial<kVector>(" + partial(i) + " + number * p.columns, column, " + count() +
              ", sum" + std::to_string(i) + " + i * kVector);");
     end_vectors();
-  }
-
-  // Whether an input that is the same in all rows is loaded one vector ahead in the last pass, and
-  // the first vector before the reductions: otherwise the store of each vector would wait for it.
-  bool is_ahead(size_t input) const {
-    return shape_.held > 0 && shape_.is_even && !is_held(input) && !is_repeated(input) &&
-           graph_.inputs()[input].has_columns();
   }
 
   void write_load_ahead(size_t i, const std::string& vector) {
@@ -213,12 +226,16 @@ class RowWriter : public DeviceWriter {
     }
     end_elements();
     end_vectors();
+    // Nothing is written to another block before it has begun.
+    if (is_cluster() && now == 0) line("cluster_opened();");
     for (const Id id : reductions) {
       const Node& node = graph_[id];
       const std::string name = variable_name(graph_, id), part = "part_" + name;
-      std::string all = is_index(node.op) ? "best_column(team, " + part + ", scratch + 64)"
-                                          : "team.reduce<" + combination(node.op) + ">(" + part +
-                                                ", " + next_scratch() + ")";
+      const std::string gather = next_gather(is_index(node.op) ? 2 : 1);
+      std::string all = is_index(node.op)
+                            ? "best_column(team, " + part + ", scratch + 64" + gather + ")"
+                            : "team.reduce<" + combination(node.op) + ">(" + part + ", " +
+                                  next_scratch() + gather + ")";
       if (node.type == Type::kBool) all = "(" + all + " != 0)";
       if (graph_.exact() && compute_type(node.type) != node.type)
         all = "rounded<" + element_type(node.type) + ">(" + all + ")";
@@ -261,6 +278,8 @@ class RowWriter : public DeviceWriter {
              ", row == begin, sum" + std::to_string(i) + ");");
     end_vectors();
   }
+
+  int num_exchanges_ = 0;  // written so far
 };
 
 }  // namespace

@@ -29,6 +29,13 @@ bool is_held(const Graph& graph, size_t input, uint64_t repeated) {
          (repeated >> input & 1) == 0;
 }
 
+int exchanges(const Graph& graph) {
+  int count = 0;
+  for (const Node& node : graph.nodes())
+    if (is_reduction(node.op)) count += node.op == Op::kArgmax || node.op == Op::kArgmin ? 2 : 1;
+  return count;
+}
+
 std::string device_source(const Graph& graph, const DeviceShape& shape) {
   return device_template(graph, shape, "");
 }

@@ -28,6 +28,8 @@ struct DeviceShape {
   // holds in registers. 0: none, each pass reads the row again.
   bool is_block = false;
   int held = 0;
+  // How many blocks, of a cluster, share a row that is held: a power of two.
+  int cluster = 1;
   // The most threads that a block has; a power of two.
   int threads = 128;
   // Whether each row has a vector for each that a thread holds, and each block `threads` threads.
@@ -50,6 +52,10 @@ int vector_elements(const Graph& graph, uint64_t repeated);
 // Returns whether a thread that holds part of a row holds this input too, from the first pass on.
 // An input that is the same in all rows stays in the cache, and is read when it is needed.
 bool is_held(const Graph& graph, size_t input, uint64_t repeated);
+
+// Returns how often the blocks of a cluster that shares a row exchange numbers: once for each
+// reduction, or twice for one that finds a column.
+int exchanges(const Graph& graph);
 
 // Returns the source of one kernel, opdock::formula::kernel, for that shape. Its parameter is
 // described in device_launch.h. Names in it come from the formula. The graph is simplified.

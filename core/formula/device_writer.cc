@@ -19,7 +19,10 @@ DeviceWriter::DeviceWriter(const Graph& graph, const DeviceShape& shape, const s
 
 std::string DeviceWriter::write() {
   line("// Made of a formula by Opdock.");
-  line(has_sums_ ? "#include \"opdock/formula_sums.cuh\"" : "#include \"opdock/formula.cuh\"");
+  const std::string header = has_sums_            ? "formula_sums"
+                             : shape_.cluster > 1 ? "formula_cluster"
+                                                  : "formula";
+  line("#include \"opdock/" + header + ".cuh\"");
   line("");
   // Inside this namespace its functions hide the compiler's own, such as ::round.
   line("namespace opdock::formula {");
@@ -43,16 +46,28 @@ bool DeviceWriter::keeps(const Graph& graph, const DeviceShape& shape) {
 
 std::string DeviceWriter::bounds() const {
   const std::string threads = std::to_string(shape_.threads);
-  int bytes = 0, registers = 26;
-  for (size_t i = 0; i < graph_.inputs().size(); ++i)
+  int bytes = 0, ahead = 0;
+  for (size_t i = 0; i < graph_.inputs().size(); ++i) {
     if (is_held(i))
       bytes += vector_elements(graph_, shape_.repeated) * size_of(graph_.inputs()[i].type);
+    if (is_ahead(i)) ++ahead;
+  }
   bytes *= shape_.held;
-  registers += bytes / 4;
-  const int blocks =
-      bytes == 0 ? 1
-                 : std::min({(128 << 10) / (bytes * shape_.threads),
-                             (64 << 10) / (registers * shape_.threads), 2048 / shape_.threads, 20});
+  const auto resident = [&](int registers) {
+    return std::min((128 << 10) / (bytes * shape_.threads),
+                    (64 << 10) / (registers * shape_.threads));
+  };
+  int blocks = 1;
+  if (bytes != 0) {
+    const int registers = 26 + bytes / 4;
+    blocks = std::min({resident(registers), 2048 / shape_.threads, 20});
+    // Of each further tensor a thread has two vectors: without the registers for them, it spills.
+    if (ahead > 1 && blocks > 2)
+      blocks = std::clamp(resident(registers + 8 * (ahead - 1)), 2, blocks);
+    // Blocks of several rows on a multiprocessor do not wait for each other. NVRTC fits 64 held
+    // registers into the 80 that each of these threads has.
+    if (shape_.cluster > 1 && shape_.threads <= 256) blocks = std::max(blocks, 3);
+  }
   if (blocks <= 1 || graph_.size() > 60 || has_rows_ == false || has_sums_)
     return "OPDOCK_KERNEL(" + threads + ")";
   return "OPDOCK_KERNEL_BLOCKS(" + threads + ", " + std::to_string(blocks) + ")";

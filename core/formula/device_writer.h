@@ -35,6 +35,12 @@ class DeviceWriter {
   bool is_held(size_t input) const;
   bool is_transposed(size_t input) const;
   bool is_repeated(size_t input) const { return (shape_.repeated >> input & 1) != 0; }
+  // Whether an input that is the same in all rows is loaded one vector ahead in the last pass, and
+  // the first vector before the reductions: otherwise the store of each vector would wait for it.
+  bool is_ahead(size_t input) const {
+    return shape_.held > 0 && shape_.is_even && !is_held(input) && !is_repeated(input) &&
+           graph_.inputs()[input].has_columns();
+  }
   size_t num_tensors() const { return graph_.inputs().size() + graph_.results().size(); }
   Type result_type(size_t i) const { return graph_[graph_.results()[i]].type; }
   bool is_full(Id id) const { return (graph_[id].extent & kPerColumn) != 0; }

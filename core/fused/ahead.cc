@@ -77,7 +77,7 @@ bool make_row_vectors(std::vector<Argument>* arguments) {
 
 // Returns the launch's shape for rows of `columns` elements, which are `step` elements apart.
 DeviceShape shape_of(const Graph& graph, int64_t rows, int64_t columns, int64_t step,
-                     int64_t warp_size, bool is_even) {
+                     int64_t warp_size, bool is_even, bool has_clusters = false) {
   const std::array<int64_t, 2> shape = {rows, columns}, strides = {step, 1}, whole = {columns, 1};
   const std::array<int64_t, 2> per_row = {rows, 1}, per_row_strides = {1, 0};
   std::vector<Operand> inputs, results;
@@ -96,6 +96,7 @@ DeviceShape shape_of(const Graph& graph, int64_t rows, int64_t columns, int64_t 
   formula::DeviceTraits traits;
   traits.warp_size = warp_size;
   traits.multiprocessors = 128;
+  traits.has_clusters = has_clusters;
   return formula::plan_launch(graph, formula::make_space(graph, inputs, results), traits, is_even)
       .shape;
 }
@@ -237,7 +238,9 @@ std::vector<DeviceShape> ahead_shapes(const Graph& graph) {
   for (const int64_t warp_size : {32, 64})
     for (int64_t power = kMinColumns; power <= kMaxColumns; power *= 2)
       for (const int64_t columns : {power, power + power / 2})
-        add(shape_of(graph, 4096, columns, columns, warp_size, true));
+        for (const bool has_clusters : {false, true})
+          add(shape_of(graph, 4096, columns, columns, warp_size, true,
+                       has_clusters && warp_size == 32));
   return shapes;
 }
 

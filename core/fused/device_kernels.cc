@@ -24,8 +24,9 @@ constexpr const char* kKernel = "opdock::formula::kernel";
 std::string key_of(const formula::DeviceShape& shape, opdock_device device) {
   return to_text(device) + " " + std::to_string(shape.dims) + (shape.is_wide ? "w" : "") +
          (shape.is_even ? "e" : "") + (shape.is_block ? "b" : "") + std::to_string(shape.held) +
-         (shape.is_full ? "f" : "") + std::to_string(shape.threads) + "r" +
-         std::to_string(shape.repeated) + "t" + std::to_string(shape.transposed);
+         (shape.is_full ? "f" : "") + std::to_string(shape.threads) + "c" +
+         std::to_string(shape.cluster) + "r" + std::to_string(shape.repeated) + "t" +
+         std::to_string(shape.transposed);
 }
 
 void check(const Status& status) {
@@ -103,6 +104,10 @@ PreparedLaunch FusedKernels::prepare(Invocation* in, const formula::Space& space
     prepared.how.block[i] = 1;
   }
   prepared.how.block[0] = plan.threads;
+  if (plan.shape.cluster > 1) {
+    prepared.how.cluster[0] = static_cast<uint32_t>(plan.shape.cluster);
+    prepared.how.cluster[1] = prepared.how.cluster[2] = 1;
+  }
   prepared.how.flags = launch_flags(facts, plan);
   return prepared;
 }

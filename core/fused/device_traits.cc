@@ -13,6 +13,7 @@ formula::DeviceTraits device_traits(const opdock_device_facts& facts) {
   traits.multiprocessors = facts.multiprocessors;
   traits.warp_size = facts.warp_size;
   traits.max_threads = facts.max_threads_per_block;
+  traits.has_clusters = facts.type == OPDOCK_CUDA && facts.arch_major >= 9;
   if (facts.type == OPDOCK_CUDA)
     traits.element_threads = std::min<int64_t>(element_threads(facts, formula::kElementThreads),
                                                formula::kElementThreads);

@@ -175,6 +175,17 @@ def test_rows_and_columns_inside(compute):
 
 
 @pytest.mark.daily("cpu", "cuda")
+def test_two_long_rows(compute):
+    """Rows of two tensors that no block holds; a cluster does, all of whose threads are full."""
+    y, grad = torch.randn(3, 32768).softmax(-1), torch.randn(3, 32768)
+    place, found = compute("return argmax(grad), y * (grad - sum(grad * y))", grad, y)
+    assert torch.equal(place, grad.argmax(-1))
+    y, grad = y.double(), grad.double()
+    wanted = y * (grad - (grad * y).sum(-1, keepdim=True))
+    assert torch.allclose(found.double(), wanted, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.daily("cpu", "cuda")
 def test_cross_entropy(compute):
     x, target = torch.randn(9, 501), torch.randint(0, 501, (9, 1))
     found = compute("logsumexp(x) - sum(where(column() == t, x, 0))", x, target)

@@ -423,9 +423,10 @@ struct Best {
     }
   }
 };
+// Returns the best of all threads' numbers, in each of them.
 template <bool IsBlock, int Threads, class T, int Sign>
-OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock, Threads>& team, Best<T, Sign> best,
-                                  void* scratch) {
+OPDOCK_DEVICE Best<T, Sign> best_of(const RowTeam<IsBlock, Threads>& team, Best<T, Sign> best,
+                                    void* scratch) {
   OPDOCK_UNROLL
   for (int mask = warp_width() / 2; mask > 0; mask /= 2) {
     const T other = exchange(best.value, mask);
@@ -434,7 +435,7 @@ OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock, Threads>& team, Best<T,
   }
   if constexpr (IsBlock) {
     const int warps = team.size() / warp_width();
-    if (warps == 1) return best.column;
+    if (warps == 1) return best;
     T* const values = static_cast<T*>(scratch);
     int64_t* const columns = static_cast<int64_t*>(scratch) + 32;
     block_barrier();
@@ -447,7 +448,12 @@ OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock, Threads>& team, Best<T,
     for (int i = 1; i < warps; ++i)
       if (columns[i] >= 0) best.add(values[i], columns[i]);
   }
-  return best.column;
+  return best;
+}
+template <bool IsBlock, int Threads, class T, int Sign>
+OPDOCK_DEVICE int64_t best_column(const RowTeam<IsBlock, Threads>& team, const Best<T, Sign>& best,
+                                  void* scratch) {
+  return best_of(team, best, scratch).column;
 }
 
 }  // namespace opdock::formula

@@ -194,12 +194,62 @@ TEST(DeviceLaunch, RowsGetWarpsAndBlocks) {
   EXPECT_GT(plan(32768).shape.held, 0);
   EXPECT_EQ(plan(32772).shape.held, 0);
   EXPECT_EQ(plan(40000).threads, 512u);
+  EXPECT_EQ(plan(40000).shape.cluster, 1);
   for (const int64_t columns : {1, 257, 513, 2049, 16384, 32768, 40000}) {
     const DeviceLaunch launch = plan(columns);
     EXPECT_EQ(launch.threads % 32, 0u);
     EXPECT_GE(static_cast<uint32_t>(launch.shape.threads), launch.threads);
     if (launch.shape.held > 0 && launch.shape.is_block) {
       EXPECT_GE(int64_t{launch.threads} * launch.shape.held * 4, columns);
+    }
+  }
+}
+
+// The launch of a sum of products of `inputs` tensors of float32, in vectors of 4.
+DeviceLaunch plan_products(int inputs, int64_t columns, bool has_clusters) {
+  Graph graph;
+  std::vector<Operand> from;
+  const int64_t shape[] = {1000, columns}, strides[] = {columns, 1}, one[] = {1};
+  Id product = kNone;
+  for (int i = 0; i < inputs; ++i) {
+    const Id x = graph.input("x" + std::to_string(i), Type::kFloat32, 2);
+    product = product == kNone ? x : graph.apply(Op::kMul, product, x);
+    from.push_back({nullptr, 2, shape, strides});
+  }
+  graph.add_result(graph.apply(Op::kSum, product));
+  const Space space = make_space(graph, from, {{nullptr, 1, shape, one}});
+  return plan_launch(graph, space, {.multiprocessors = 4, .has_clusters = has_clusters}, true);
+}
+
+TEST(DeviceLaunch, LongRowsGetClusters) {
+  // One block of 512 threads that hold 32 registers is as fast.
+  EXPECT_EQ(plan_products(1, 16384, true).shape.cluster, 1);
+  EXPECT_EQ(plan_products(1, 32768, false).shape.cluster, 1);
+  const DeviceLaunch row = plan_products(1, 32768, true);
+  EXPECT_EQ(row.shape.cluster, 4);
+  EXPECT_EQ(row.shape.held, 8);
+  EXPECT_TRUE(row.shape.is_full);
+  EXPECT_EQ(row.threads, 256u);
+  EXPECT_EQ(row.grid[0], 4000u);
+  // Two tensors, which one block cannot hold.
+  EXPECT_EQ(plan_products(2, 32768, false).shape.held, 0);
+  EXPECT_EQ(plan_products(2, 32768, true).shape.cluster, 4);
+  EXPECT_EQ(plan_products(2, 32768, true).shape.held, 8);
+  EXPECT_EQ(plan_products(2, 16384, true).shape.held, 4);
+  for (const int inputs : {1, 2, 3, 5, 20}) {
+    for (const int64_t columns : {8196, 9000, 20004, 40000, 100000, 131072, 262144, 1000000}) {
+      const DeviceLaunch launch = plan_products(inputs, columns, true);
+      const DeviceShape& shape = launch.shape;
+      EXPECT_GE(static_cast<uint32_t>(shape.threads), launch.threads);
+      EXPECT_LE(launch.threads, 1024u);
+      EXPECT_EQ(launch.threads % 32, 0u);
+      EXPECT_EQ(launch.grid[0] % static_cast<uint32_t>(shape.cluster), 0u);
+      if (shape.held == 0) {
+        EXPECT_EQ(shape.cluster, 1);
+        continue;
+      }
+      EXPECT_GE(int64_t{launch.threads} * shape.held * shape.cluster * 4, columns);
+      EXPECT_LE(launch.threads * static_cast<uint32_t>(shape.held * inputs * 4), 65536u / 2);
     }
   }
 }

@@ -26,6 +26,12 @@ TEST(DeviceTraits, BlocksAreAsMeasured) {
   EXPECT_EQ(device_traits(facts(OPDOCK_ROCM, 9, 128)).element_threads, 256);
 }
 
+TEST(DeviceTraits, ClustersBeginWithSm90) {
+  EXPECT_TRUE(device_traits(facts(OPDOCK_CUDA, 9, 80)).has_clusters);
+  EXPECT_FALSE(device_traits(facts(OPDOCK_CUDA, 8, 80)).has_clusters);
+  EXPECT_FALSE(device_traits(facts(OPDOCK_ROCM, 9, 80)).has_clusters);
+}
+
 TEST(DeviceTraits, SmallLaunchesMayBeginEarly) {
   formula::DeviceLaunch launch;
   launch.grid[0] = 528;

@@ -147,13 +147,13 @@ TEST(Ahead, NoLengthIsForgotten) {
       graphs_of("f(Tensor x, Tensor y) -> Tensor", "x * y - sum(x)").graphs.at(0));
   const std::vector<DeviceShape> known = ahead_shapes(graph);
   for (int64_t columns = 4; columns <= 16384; columns += 4 + columns / 256 * 4) {
-    for (const int64_t warp_size : {32, 64}) {
-      const int64_t shape[] = {3, columns}, strides[] = {columns, 1};
-      const formula::Operand x = {nullptr, 2, shape, strides};
+    const int64_t shape[] = {3, columns}, strides[] = {columns, 1};
+    const formula::Operand x = {nullptr, 2, shape, strides};
+    for (const formula::DeviceTraits& traits : {formula::DeviceTraits{.multiprocessors = 108},
+                                                {.multiprocessors = 108, .warp_size = 64},
+                                                {.multiprocessors = 132, .has_clusters = true}}) {
       const formula::DeviceShape found =
-          plan_launch(graph, make_space(graph, {x, x}, {x}),
-                      {.multiprocessors = 108, .warp_size = warp_size}, true)
-              .shape;
+          plan_launch(graph, make_space(graph, {x, x}, {x}), traits, true).shape;
       EXPECT_NE(std::find(known.begin(), known.end(), found), known.end()) << columns;
     }
   }
