@@ -24,7 +24,8 @@ def run(name, arguments, env):
 
 def main():
     name, device, *arguments = sys.argv[1:]
-    # The random formulas are a Meson test of their own (tests/python).
+    # The random formulas are Meson tests of their own: here with --nightly, on the CPU in
+    # tests/python.
     arguments = arguments or [FOLDER, f"--ignore={FOLDER / 'test_random_formulas.py'}"]
     if device == "cpu":
         return run(name, arguments, os.environ | {"OPDOCK_TEST_DEVICES": "cpu"})
