@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes an Opdock note as assembly, by docs/reference/note.md. Shares no code with the host."""
+"""Writes Opdock notes as assembly, by docs/reference/note.md. Shares no code with the host.
+
+    make_note.py OUTPUT --name NAME [OPTIONS] [+ OUTPUT --name NAME [OPTIONS]]...
+
+One process writes several notes, because starting Python takes longer than writing one.
+"""
 
 import argparse
 import hashlib
+import itertools
 import json
 import platform
 import re
 import struct
+import sys
 from pathlib import Path
 
 HEAD = "<HHHHII32s"
 IMAGE = "<II48sIIQQQQ32s"
 
 
-def parse_arguments():
+def parse_arguments(words):
     parser = argparse.ArgumentParser()
     parser.add_argument("output")
     parser.add_argument("--name", required=True)
@@ -29,7 +36,7 @@ def parse_arguments():
     parser.add_argument("--wrong-digest", action="store_true", help="of that image")
     parser.add_argument("--fatbin", help="a file that is embedded as nvcc embeds its own")
     parser.add_argument("--level", type=int, help="of the CPU")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def abi_minor():
@@ -62,8 +69,7 @@ def as_bytes(data):
     return "  .byte " + ",".join(str(byte) for byte in data) + "\n" if data else ""
 
 
-def main():
-    args = parse_arguments()
+def write_note(args):
     schemas = [args.schema or f"{args.name}(Tensor x) -> Tensor", *args.extra_op]
     machine = platform.machine()
     claim = {
@@ -101,4 +107,6 @@ def main():
         out.write('  .section .note.GNU-stack, "", %progbits\n')
 
 
-main()
+for is_separator, words in itertools.groupby(sys.argv[1:], lambda word: word == "+"):
+    if not is_separator:
+        write_note(parse_arguments(list(words)))
