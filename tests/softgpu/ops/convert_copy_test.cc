@@ -199,5 +199,38 @@ TEST_P(SoftGpu, ACopyIsRefusedWhileItsStreamIsCaptured) {
   });
 }
 
+TEST_P(SoftGpu, AFailedCopyNamesTheDriversFunctionAndWhatToDo) {
+  const bool amd = is_amd(GetParam());
+  const std::string function = amd ? "hipMemcpyHtoDAsync" : "cuMemcpyHtoDAsync_v2";
+  const json failures = {{{"function", function}, {"call", 1}, {"error", 1}},
+                         {{"function", function}, {"call", 2}, {"error", 719}}};
+  gpu_child(GetParam(), {{"failures", failures}}, [&] {
+    const Copies copies;
+    void* const stream = new_stream();
+    void* const memory = new_memory(kCount * sizeof(float));
+    std::vector<float> src = ascending();
+    struct Wanted {
+      opdock_status status;
+      const char *cuda, *hip, *advice;
+    };
+    for (const Wanted& wanted : {
+             Wanted{OPDOCK_DEVICE_ERROR, "CUDA_ERROR_INVALID_VALUE", "hipErrorInvalidValue",
+                    " (1); see the driver's reference for this error"},
+             Wanted{OPDOCK_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED", "hipErrorLaunchFailure",
+                    " (719); the device is of no more use to this process"},
+         }) {
+      const std::string text = function + ": " + (amd ? wanted.hip : wanted.cuda) + wanted.advice;
+      try {
+        copies.to_device(stream, there<float>(memory), src);
+        ADD_FAILURE() << "found no error, wanted " << text;
+      } catch (const opdock::Error& error) {
+        EXPECT_EQ(error.status(), wanted.status) << error.what();
+        EXPECT_NE(std::string(error.what()).find(text), std::string::npos)
+            << "found " << error.what() << ", wanted " << text;
+      }
+    }
+  });
+}
+
 }  // namespace
 }  // namespace softgpu_ops
