@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cmath>
 #include <string_view>
 
 namespace opdock::torch {
@@ -37,9 +38,14 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
+// Writes a number as Python's repr() does: with an exponent below 0.0001 and from 1e16 on.
 std::string number(double value) {
   char room[32];
-  const std::to_chars_result done = std::to_chars(room, room + sizeof room, value);
+  const double size = std::abs(value);
+  const bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
+  const std::to_chars_result done =
+      std::to_chars(room, room + sizeof room, value,
+                    is_plain ? std::chars_format::fixed : std::chars_format::scientific);
   std::string text(room, done.ptr);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
