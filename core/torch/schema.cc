@@ -3,7 +3,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cmath>
 #include <string_view>
 
 namespace opdock::torch {
