@@ -2,7 +2,8 @@
 """Compares adamw_ with PyTorch on every device: opdock bench plugins/adam
 
 On CUDA it updates 268 million parameters, in 16 tensors and in 1,000 of mixed sizes, and compares
-this with a device copy of as many bytes: 28 per parameter. Run directly, it takes --threads N for
+this with a device copy of as many bytes: 28 per parameter. lion_, adagrad_ and lamb_ are compared
+with a copy alone. Run directly, it takes --threads N for
 the CPU, which gives every competitor N cores."""
 
 import argparse
@@ -126,6 +127,41 @@ def compare(label, device, sizes):
         )
 
 
+def others(sizes, like):
+    """Yields (op, whose dtypes, bytes moved per parameter, function) for the other optimizers: all
+    in like's dtype, and for 16 bits also with float32 masters and states."""
+    params, grads, means, sums = lists(sizes, like)
+    step = torch.zeros((), device=like.device)
+    ops = {
+        "lion": (opdock.ops.lion_, 1, (), 5),
+        "adagrad": (opdock.ops.adagrad_, 1, (), 5),
+        "lamb": (opdock.ops.lamb_, 2, (step,), 10),  # reads params and averages twice
+    }
+    whole = {"": ((params, grads, [means, sums]), {}, None)}
+    if like.element_size() == 2:
+        masters, _, *wide = lists(sizes, like.float())
+        whole[" masters"] = ((params, grads, wide), {"masters": masters}, like.element_size())
+    for name, (op, count, more, tensors) in ops.items():
+        for kind, ((p, g, states), options, narrow) in whole.items():
+            # Gradients and params are 16-bit beside masters: one is read, the other written.
+            moved = (tensors - 1) * 4 + 2 * narrow if narrow else tensors * like.element_size()
+            args = (p, g, *states[:count], *more)
+            yield name, kind, moved, lambda op=op, a=args, o=options: op(*a, **o)
+
+
+def compare_others(label, sizes, dtype):
+    """Prints times of the other optimizers' steps, and their shares of a device copy's rate."""
+    total = sum(sizes)
+    for name, kind, moved, function in others(sizes, torch.empty(0, device="cuda", dtype=dtype)):
+        source = torch.zeros(total * moved // 2, dtype=torch.uint8, device="cuda")
+        target = torch.empty_like(source)
+        functions = {"opdock": function, "copy": lambda s=source, t=target: t.copy_(s)}
+        whole = f"{name} {label} {str(dtype).removeprefix('torch.')}{kind}"
+        times = bench(whole, "cuda", functions, seconds=0.5)
+        share = times["copy"] / times["opdock"]
+        print(f"  {whole}: {moved} bytes a parameter, {share:7.3f} times the speed of copy")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -136,6 +172,9 @@ def main():
         if device == "cuda":
             compare("adamw 268M in 16 tensors", device, [2**24] * 16)
             compare("adamw 268M in 1000 tensors", device, mixed(1000, 2**28))
+            for dtype in (torch.float32, torch.bfloat16):
+                compare_others("268M in 16 tensors", [2**24] * 16, dtype)
+                compare_others("268M in 1000 tensors", mixed(1000, 2**28), dtype)
             continue
         compare("adamw 4 x 1K", device, [1024] * 4)
         compare("adamw 16 x 64K", device, [2**16] * 16)

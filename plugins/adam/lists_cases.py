@@ -23,9 +23,10 @@ STATES = {
     "adam_": AVERAGES,
     "lion_": AVERAGES[:1],
     "adagrad_": ("state_sums",),
+    "lamb_": AVERAGES,
 }
 #: the ops that count their steps
-COUNTING = ("adamw_", "adam_")
+COUNTING = ("adamw_", "adam_", "lamb_")
 
 
 class State:

@@ -107,6 +107,54 @@ def adagrad_(
         _store(w - lr * g / (total.sqrt() + eps), i, params, masters)
 
 
+@torch.no_grad()
+def lamb_(
+    params,
+    grads,
+    exp_avgs,
+    exp_avg_sqs,
+    step,
+    *,
+    lr=1e-3,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    weight_decay=0.0,
+    max_coeff=10.0,
+    min_coeff=0.01,
+    bias_correction=True,
+    eps_inside_sqrt=False,
+    maximize=False,
+    masters=None,
+    lr_tensor=None,
+    grad_scale=None,
+    found_inf=None,
+):
+    """Does one step of LAMB for all of params, in place; returns their trust ratios."""
+    ratios = torch.zeros(len(params), device=step.device)
+    if _is_skipped(found_inf):
+        return ratios
+    step += 1
+    t = step.item()
+    rate = _number(lr_tensor, lr)
+    if bias_correction:
+        rate *= (1 - beta2**t) ** 0.5 / (1 - beta1**t)
+    for i, weight in enumerate(params if masters is None else masters):
+        w, m, v = _wide(weight, exp_avgs[i], exp_avg_sqs[i])
+        g = _gradient(grads[i], w, grad_scale, maximize)
+        exp_avgs[i].copy_(beta1 * m + (1 - beta1) * g)
+        exp_avg_sqs[i].copy_(beta2 * v + (1 - beta2) * g * g)
+        _, m, v = _wide(weight, exp_avgs[i], exp_avg_sqs[i])  # as they are stored
+        root = (v + eps).sqrt() if eps_inside_sqrt else v.sqrt() + eps
+        change = m / root + weight_decay * w
+        norms = w.norm(), change.norm()
+        ratio = (norms[0] / norms[1]).clamp(min_coeff, max_coeff)
+        ratio = torch.where((norms[0] == 0) | (norms[1] == 0), 1.0, ratio)
+        ratios[i] = ratio
+        _store(w - rate * ratio * change, i, params, masters)
+    return ratios
+
+
 def _is_skipped(found_inf):
     return found_inf is not None and found_inf.item() != 0
 

@@ -95,10 +95,13 @@ void add(Examples& examples, const Optimizer& optimizer, Type type, bool has_mas
   }
   for (size_t i = 0; i < optimizer.numbers.size(); ++i) break_it(first_number + i, number(-1));
   for (const size_t beta : optimizer.betas) break_it(first_number + beta, number(1));
+  std::vector<Array*> outputs;
+  if (std::string(optimizer.op) == "lamb_")
+    outputs.push_back(examples.output({static_cast<int64_t>(shapes.size())}));
   examples.add({.plugin = "adam",
                 .op = optimizer.op,
                 .args = args,
-                .outputs = {},
+                .outputs = outputs,
                 .invalid_args = invalid_args,
                 .written = all});
 }
@@ -110,6 +113,7 @@ static const ExamplesOf adam_examples([](Examples& examples) {
   for (const Optimizer& optimizer :
        {Optimizer{"adamw_", 2, true, adam, {1, 2}, 1}, Optimizer{"adam_", 2, true, adam, {1, 2}, 1},
         Optimizer{"adagrad_", 1, false, {0.01, 1e-10, 0.1}, {}, 1},
+        Optimizer{"lamb_", 2, true, {0.01, 0.9, 0.999, 1e-8, 0.1, 10, 0.01}, {1, 2}, 3},
         Optimizer{"lion_", 1, false, {0.01, 0.9, 0.99, 0.1}, {1, 2}, 1}}) {
     add(examples, optimizer, Type::kFloat32, false);
     add(examples, optimizer, Type::kBFloat16, true);

@@ -8,10 +8,14 @@
 namespace opdock_test::adam_plugin {
 namespace {
 
-// Returns the launches of a step for tensors of these sizes.
-std::vector<Launch> launches_of(const std::vector<int64_t>& sizes) {
+// Returns the launches of a step for tensors of these sizes. num_lists: with the lists of params
+// and gradients.
+std::vector<Launch> launches_of(const std::vector<int64_t>& sizes, const char* op = "adamw_",
+                                size_t num_lists = 4, bool has_step = true,
+                                const std::vector<double>& numbers = {0.01, 0.9, 0.999, 1e-8, 0.1},
+                                size_t flags = 1, bool has_result = false) {
   std::deque<Array> arrays;
-  std::vector<opdock_value> lists[4];
+  std::vector<std::vector<opdock_value>> lists(num_lists);
   for (const int64_t size : sizes)
     for (std::vector<opdock_value>& list : lists)
       list.push_back(arrays.emplace_back(Type::kFloat32, std::vector<int64_t>{size}).value());
@@ -20,14 +24,22 @@ std::vector<Launch> launches_of(const std::vector<int64_t>& sizes) {
   for (const std::vector<opdock_value>& list : lists)
     args.push_back(list_value(&views.emplace_back(opdock_list{list.data(), list.size()})));
   Array step(Type::kFloat32, {});
-  args.push_back(step.value());
-  for (const double value : {0.01, 0.9, 0.999, 1e-8, 0.1}) args.push_back(number(value));
-  args.push_back(boolean(false));
-  args.resize(15);
+  if (has_step) args.push_back(step.value());
+  for (const double value : numbers) args.push_back(number(value));
+  for (size_t i = 0; i < flags; ++i) args.push_back(boolean(false));
+  args.resize(args.size() + 4);  // masters, lr_tensor, grad_scale, found_inf
+  Array result(Type::kFloat32, {static_cast<int64_t>(sizes.size())});
   std::vector<Launch> launches;
-  const Result result = Op("adam", "adamw_").record(args, {}, 32, &launches);
-  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  const Result found =
+      Op("adam", op)
+          .record(args, has_result ? std::vector<Array*>{&result} : std::vector<Array*>{}, 32,
+                  &launches);
+  EXPECT_EQ(found.status, OPDOCK_OK) << found.text;
   return launches;
+}
+
+std::vector<Launch> launches_of_lamb(const std::vector<int64_t>& sizes) {
+  return launches_of(sizes, "lamb_", 4, true, {0.01, 0.9, 0.999, 1e-8, 0.1, 10, 0.01}, 3, true);
 }
 
 TEST(AdamLaunches, TakeAsManyTensorsAsTheirParametersHold) {
@@ -54,6 +66,37 @@ TEST(AdamLaunches, PassOverEmptyTensors) {
   const std::vector<Launch> launches = launches_of(sizes);
   ASSERT_EQ(launches.size(), 2u);
   EXPECT_EQ(launches[1].how.grid[0], 1u);
+}
+
+TEST(LambLaunches, AreTwoForEachSeventyTensors) {
+  for (const size_t count : {1u, 70u, 71u}) {
+    const std::vector<Launch> launches = launches_of_lamb(std::vector<int64_t>(count, 4097));
+    const size_t each = (count + 69) / 70;
+    ASSERT_EQ(launches.size(), 2 * each);
+    for (size_t i = 0; i < launches.size(); ++i) {
+      EXPECT_EQ(launches[i].kernel, i < each ? "lamb::norms<float>" : "lamb::update<float>");
+      EXPECT_EQ(launches[i].how.grid[0], 2 * std::min<size_t>(70, count - i % each * 70));
+      // The updates wait for all norms, and the norms for what was launched before them.
+      EXPECT_EQ(launches[i].how.flags, i % each == 0 ? 0 : OPDOCK_LAUNCH_PROGRAMMATIC);
+    }
+  }
+}
+
+TEST(LambLaunches, HaveAtMost512BlocksOfATensor) {
+  const std::vector<Launch> launches = launches_of_lamb({(int64_t{1} << 22) + 1, 0});
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_LE(launches[0].how.grid[0], 513u) << "the empty tensor has a block for its ratio";
+  EXPECT_GT(launches[0].how.grid[0], 400u);
+  EXPECT_EQ(launches_of_lamb({}).size(), 1u) << "which counts the step";
+}
+
+TEST(LionLaunches, HaveNoneBefore) {
+  const auto lion = [](size_t count) {
+    return launches_of(std::vector<int64_t>(count, 5), "lion_", 3, false, {0.01, 0.9, 0.99, 0.1});
+  };
+  EXPECT_EQ(lion(86).size(), 1u);
+  EXPECT_EQ(lion(87).size(), 2u);
+  EXPECT_EQ(lion(0).size(), 0u);
 }
 
 }  // namespace

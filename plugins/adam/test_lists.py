@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests adagrad_ and lion_ on every device, against the formulas in float64. test_adam.py tests
-adam_ and adamw_."""
+"""Tests adagrad_, lamb_ and lion_ on every device, against the formulas in float64. test_adam.py
+tests adam_ and adamw_."""
 
 import copy
 import math
@@ -29,10 +29,10 @@ from lists_cases import (
     same,
 )
 
-OPS = ["adagrad_", "lion_"]
+OPS = ["adagrad_", "lamb_", "lion_"]
 SINGLE = HALF_ULP["float32"]
 # The tensors that one launch takes (device/*_params.cuh).
-MOST = {"adagrad_": 86, "lion_": 86}
+MOST = {"adagrad_": 86, "lamb_": 70, "lion_": 86}
 
 
 def lion(state, lr=1e-4, beta1=0.9, beta2=0.99, weight_decay=0.0, **_):
@@ -67,7 +67,48 @@ def adagrad(state, lr=1e-2, eps=1e-10, weight_decay=0.0, **_):
     return found
 
 
-ORACLES = {"adagrad_": adagrad, "lion_": lion}
+def lamb(
+    state,
+    lr=1e-3,
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    weight_decay=0.0,
+    max_coeff=10.0,
+    min_coeff=0.01,
+    bias_correction=True,
+    eps_inside_sqrt=False,
+    **_,
+):
+    """Does the same for LAMB; "ratios" has the trust ratios."""
+    found, ratios = {}, []
+    t = float(state.step) + 1
+    if bias_correction:
+        lr *= math.sqrt(1 - beta2**t) / (1 - beta1**t)
+    for i, (w, g, m, v) in enumerate(elements(state)):
+        mean, square = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+        size = beta1 * m.abs() + (1 - beta1) * g.abs()
+        found["exp_avgs", i], found["exp_avg_sqs", i] = (mean, size), (square, square)
+        # The change is that of the averages as they are stored.
+        dtype = state.exp_avgs[i].dtype
+        mean, square = mean.to(dtype).double(), square.to(dtype).double()
+        root = (square + eps).sqrt() if eps_inside_sqrt else square.sqrt() + eps
+        change = mean / root + weight_decay * w
+        norms = w.norm(), change.norm()
+        ratio = float(norms[0] / norms[1]) if min(norms) > 0 else 1.0
+        if min(norms) > 0:
+            ratio = min(max(ratio, min_coeff), max_coeff)
+        ratios.append(ratio)
+        size = size / root + weight_decay * w.abs()
+        # A 16-bit average may have been rounded to either side: a unit in its last place.
+        unsure = HALF_ULP[str(dtype).removeprefix("torch.")] / SINGLE if dtype.itemsize == 2 else 1
+        scale = w.abs() + lr * ratio * size * 4 * unsure
+        found["params", i] = found["masters", i] = w - lr * ratio * change, scale
+    found["ratios"] = torch.tensor(ratios, dtype=F64)
+    return found
+
+
+ORACLES = {"adagrad_": adagrad, "lamb_": lamb, "lion_": lion}
 
 
 def oracle(state, grad_scale=1.0, maximize=False, lr_tensor=None, found_inf=None, **options):
@@ -88,7 +129,8 @@ def check(device, state, assert_close, **options):
             value, scale = wanted[key]
             precise = 16 * HALF_ULP["float64"] if x.dtype == F64 else 6 * SINGLE
             assert_close(x, value, precise, scale)
-    return found
+    if state.op == "lamb_":
+        torch.testing.assert_close(found.double(), wanted["ratios"], rtol=2e-6, atol=0)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -117,6 +159,13 @@ OPTIONS = [
 ]
 MORE = {
     "adagrad_": [{"eps": 0.1, "lr": 0.3}, {"eps": 1e-4, "weight_decay": 0.3}],
+    "lamb_": [
+        {"eps_inside_sqrt": True, "weight_decay": 0.1, "eps": 1e-3},
+        {"bias_correction": False, "weight_decay": 0.01, "lr": 0.1},
+        {"max_coeff": 0.2, "weight_decay": 0.1, "eps": 1e-2},
+        {"min_coeff": 5.0, "weight_decay": 0.1, "eps": 1e-2},
+        {"beta1": 0.0, "beta2": 0.0, "eps": 0.1},
+    ],
     "lion_": [{"beta1": 0.0, "beta2": 0.0}, {"beta1": 0.99, "beta2": 0.99999, "lr": 0.3}],
 }
 
@@ -250,6 +299,39 @@ def test_as_torchs_adagrad_does(device):
             optimizer.step()
     for ours, their in zip(state.params, theirs, strict=True):
         torch.testing.assert_close(ours.double(), their.detach(), rtol=2e-6, atol=2e-6)
+
+
+# ---- LAMB
+
+
+def test_trust_ratio_of_zeros_is_1(device):
+    """Weights of 0, changes of 0, and tensors without elements; the last chunk is not whole."""
+    state = State([1025, 1025, 0, 1025], op="lamb_")
+    state.params[0].zero_()
+    for name in ("grads", "exp_avgs"):
+        getattr(state, name)[1].zero_()
+    before = state.params[1].clone()
+    # Without eps, padding of a chunk would be 0 / 0.
+    found = optimize(device, state, eps=0.0)
+    assert found[:3].tolist() == [1, 1, 1] and 0.01 <= found[3] <= 10 and found[3] != 1
+    assert torch.equal(before, state.params[1])
+    assert all(x.isfinite().all() for _, x in state.lists())
+
+
+def test_skipped_step_has_ratios_of_0(device):
+    found = optimize(device, State([5, 0, 9], op="lamb_"), found_inf=torch.ones(1))
+    assert found.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_lamb_keeps_nan(device, value):
+    """One gradient that is not finite makes the ratio NaN, as the norms are, and then all of its
+    tensor. Other tensors do not see it."""
+    state = State([3000, 70], op="lamb_")
+    state.grads[0][17] = value
+    found = optimize(device, state)
+    assert state.params[0].isnan().all() and found[0].isnan()
+    assert state.params[1].isfinite().all() and found[1].isfinite()
 
 
 # ---- Lion

@@ -24,7 +24,8 @@ from pathlib import Path
 
 import torch
 
-SERVED = ("cpu_adam", "fused_adam", "async_io", "utils", "transformer_inference")
+SERVED = ("cpu_adagrad", "cpu_adam", "fused_adam", "fused_lamb", "async_io", "utils")
+SERVED += ("transformer_inference",)
 #: largest error of a layer, relative to the largest element: a few roundings
 BOUNDS = {"fp32": 2e-6, "fp16": 3e-3}
 

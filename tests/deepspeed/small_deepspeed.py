@@ -8,10 +8,10 @@ FILES = {
 from .builder import CUDAOpBuilder, OpBuilder
 from .async_io import AsyncIOBuilder
 from .fused_adam import FusedAdamBuilder
-from .fused_lamb import FusedLambBuilder
+from .gds import GDSBuilder
 from .no_impl import NotImplementedBuilder
 InferenceBuilder = TransformerBuilder = NotImplementedBuilder
-ALL_OPS = {op.name: op for op in (AsyncIOBuilder(), FusedAdamBuilder(), FusedLambBuilder())}
+ALL_OPS = {op.name: op for op in (AsyncIOBuilder(), FusedAdamBuilder(), GDSBuilder())}
 """,
     "ops/op_builder/builder.py": """
 from abc import ABC, abstractmethod
@@ -52,13 +52,13 @@ class FusedAdamBuilder(CUDAOpBuilder):
     def absolute_name(self): return "deepspeed.ops.adam.fused_adam_op"
     def sources(self): return ["csrc/adam.cpp"]
 """,
-    "ops/op_builder/fused_lamb.py": """
+    "ops/op_builder/gds.py": """
 from .builder import CUDAOpBuilder
-class FusedLambBuilder(CUDAOpBuilder):
-    NAME = "fused_lamb"
+class GDSBuilder(CUDAOpBuilder):
+    NAME = "gds"
     def __init__(self): super().__init__(name=self.NAME)
-    def absolute_name(self): return "deepspeed.ops.lamb.fused_lamb_op"
-    def sources(self): return ["csrc/lamb.cpp"]
+    def absolute_name(self): return "deepspeed.ops.gds.gds_op"
+    def sources(self): return ["csrc/gds.cpp"]
 """,
     "ops/op_builder/no_impl.py": """
 from .builder import OpBuilder
@@ -90,7 +90,7 @@ class Other(DeepSpeedTransformerInference):
         return call(self.config.layer_id)
 """,
     "git_version_info.py": """
-installed_ops = {"async_io": False, "fused_adam": False, "fused_lamb": False}
+installed_ops = {"async_io": False, "fused_adam": False, "gds": False}
 """,
 }
 

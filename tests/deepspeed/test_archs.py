@@ -11,7 +11,7 @@ import opdock
 @pytest.fixture
 def builder(compat, monkeypatch):
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
-    return compat.FusedLambBuilder()
+    return compat.GDSBuilder()
 
 
 def images(*names):
@@ -83,11 +83,11 @@ def test_what_is_no_architecture_is_named(builder, monkeypatch):
 def test_filters_may_return_texts_or_pairs(compat, monkeypatch):
     monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "7.0;8.0;9.0a+PTX")
 
-    class Texts(compat.FusedLambBuilder):
+    class Texts(compat.GDSBuilder):
         def filter_ccs(self, ccs):
             return [cc for cc in ccs if not cc.startswith("7")]
 
-    class Pairs(compat.FusedLambBuilder):
+    class Pairs(compat.GDSBuilder):
         def filter_ccs(self, ccs):
             return [pair for pair in (cc.split(".") for cc in ccs) if int(pair[0]) >= 8]
 
@@ -98,7 +98,7 @@ def test_filters_may_return_texts_or_pairs(compat, monkeypatch):
 def test_nothing_left_is_refused(compat, monkeypatch):
     monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
 
-    class Nothing(compat.FusedLambBuilder):
+    class Nothing(compat.GDSBuilder):
         def filter_ccs(self, ccs):
             return []
 

@@ -153,13 +153,13 @@ def test_without_plugin_and_without_deepspeed_the_error_says_what_to_do():
         """
         import opdock, opdock.compat.deepspeed as compat
         try:
-            compat.FusedLambBuilder().load()
+            compat.GDSBuilder().load()
         except opdock.IncompatibleError as error:
             print(error)
         """,
         PYTHONPATH=_without_deepspeed(),
     )
-    for part in ("fused_lamb", "no plugin", "found neither", "wanted one of them", "install"):
+    for part in ("gds", "no plugin", "found neither", "wanted one of them", "install"):
         assert part in done.stdout
 
 
@@ -212,7 +212,7 @@ def test_probing_creates_no_cuda_context(compat, monkeypatch):
     for builder in compat.ALL_OPS.values():
         builder.verdict()
     for jit in (False, True):
-        builder = compat.FusedLambBuilder()
+        builder = compat.GDSBuilder()
         builder.jit_mode = jit
         assert builder.compute_capability_args()
         builder.cuda_capability_major()
@@ -329,5 +329,5 @@ def test_doctor_reports_every_op(compat):
     ops = {op["name"]: op for op in found["ops"]}
     assert set(ops) == set(compat.ALL_OPS)
     assert ops["fused_adam"]["served"] and "adam" in ops["fused_adam"]["by"]
-    assert not ops["fused_lamb"]["served"] and "fused_lamb" in ops["fused_lamb"]["text"]
+    assert not ops["gds"]["served"] and "gds" in ops["gds"]["text"]
     assert found["installed"] is False

@@ -182,20 +182,20 @@ def test_an_extension_that_cannot_be_built_fails_the_installation(project):
 
 
 def test_ops_that_the_variables_ask_for(compat, monkeypatch):
-    for name in ("DS_BUILD_OPS", "DS_BUILD_FUSED_ADAM", "DS_BUILD_FUSED_LAMB"):
+    for name in ("DS_BUILD_OPS", "DS_BUILD_FUSED_ADAM", "DS_BUILD_GDS"):
         monkeypatch.delenv(name, raising=False)
-    adam, lamb = compat.FusedAdamBuilder(), compat.FusedLambBuilder()
-    monkeypatch.setattr(lamb, "is_compatible", lambda verbose=False: False)
-    lamb.error_log = "fused_lamb: found no fish"
-    assert compat.wanted_extensions([adam, lamb]) == []
+    adam, gds = compat.FusedAdamBuilder(), compat.GDSBuilder()
+    monkeypatch.setattr(gds, "is_compatible", lambda verbose=False: False)
+    gds.error_log = "gds: found no fish"
+    assert compat.wanted_extensions([adam, gds]) == []
     monkeypatch.setenv("DS_BUILD_FUSED_ADAM", "1")
-    (found,) = compat.wanted_extensions([adam, lamb])
+    (found,) = compat.wanted_extensions([adam, gds])
     assert found.name == "deepspeed.ops.adam.fused_adam_op" and found.op_builder is adam
     monkeypatch.setenv("DS_BUILD_OPS", "1")
-    with pytest.raises(RuntimeError, match="fused_lamb.*no fish.*DS_BUILD_FUSED_LAMB=0"):
-        compat.wanted_extensions([adam, lamb])
-    monkeypatch.setenv("DS_BUILD_FUSED_LAMB", "0")
-    assert len(compat.wanted_extensions([adam, lamb])) == 1
+    with pytest.raises(RuntimeError, match="gds.*no fish.*DS_BUILD_GDS=0"):
+        compat.wanted_extensions([adam, gds])
+    monkeypatch.setenv("DS_BUILD_GDS", "0")
+    assert len(compat.wanted_extensions([adam, gds])) == 1
 
 
 def test_ops_without_a_plugin_have_deepspeeds_extension(compat, monkeypatch):
@@ -204,5 +204,5 @@ def test_ops_without_a_plugin_have_deepspeeds_extension(compat, monkeypatch):
             return "their extension"
 
     monkeypatch.setattr("opdock.compat.deepspeed._served.own_builder", lambda kind, name: Theirs())
-    assert compat.FusedLambBuilder().builder() == "their extension"
+    assert compat.GDSBuilder().builder() == "their extension"
     assert isinstance(compat.FusedAdamBuilder().builder(), compat.OpdockExtension)

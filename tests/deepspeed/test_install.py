@@ -31,21 +31,21 @@ def python(tmp_path):
 
 
 USED = """
-from deepspeed.ops.op_builder import ALL_OPS, AsyncIOBuilder, FusedAdamBuilder, FusedLambBuilder
+from deepspeed.ops.op_builder import ALL_OPS, AsyncIOBuilder, FusedAdamBuilder, GDSBuilder
 from opdock.compat.deepspeed import async_io, fused_adam
 assert FusedAdamBuilder().load() is fused_adam and ALL_OPS["fused_adam"].load() is fused_adam
 assert FusedAdamBuilder().jit_load(verbose=False) is fused_adam
 assert AsyncIOBuilder().load(verbose=True) is async_io     # though it has a load() of its own
 assert AsyncIOBuilder().is_compatible() is True            # which says no without Opdock
-assert FusedLambBuilder().load() == FusedLambBuilder().load() == "their fused_lamb"
-assert FusedLambBuilder().is_compatible() is True
+assert GDSBuilder().load() == GDSBuilder().load() == "their gds"
+assert GDSBuilder().is_compatible() is True
 """
 
 
 def test_before_deepspeed_is_imported(python):
     code = "compat.install(); assert compat.installed() and 'deepspeed' not in sys.modules"
     done = python(code, USED)
-    line = "opdock: fused_lamb: DeepSpeed's own builder serves it: no plugin of Opdock's has"
+    line = "opdock: gds: DeepSpeed's own builder serves it: no plugin of Opdock's has"
     assert done.stderr.count(line) == 1
 
 
@@ -77,7 +77,7 @@ def test_uninstall_takes_everything_back(python):
         for _ in range(2):
             compat.install()
             compat.install()
-            assert info.installed_ops == {"async_io": True, "fused_adam": True, "fused_lamb": False}
+            assert info.installed_ops == {"async_io": True, "fused_adam": True, "gds": False}
             class Later(FusedAdamBuilder):
                 pass
             compat.uninstall()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests cpu_adagrad, cpu_lion and fused_lion against the formulas written out in float64."""
+"""Tests cpu_adagrad, cpu_lion, fused_lamb and fused_lion against the formulas in float64."""
+
+import math
 
 import pytest
 import torch
@@ -103,6 +105,68 @@ def test_cpu_adagrad(compat, size, dtype):
         assert_near(v, total)
     assert torch.equal(copy, p.half()) and torch.equal(read, g)
     assert module.destroy_adagrad(0) == module.destroy_adagrad(0) == 0
+
+
+def lamb(p, g, m, v, scale, mode, bias_correction, step):
+    """Returns parameter, averages and trust ratio after a step, in float64."""
+    p, g, m, v = (x.double() for x in (p, g, m, v))
+    g = g / scale
+    m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g**2
+    change = m / ((v + 1e-6).sqrt() if mode == 0 else v.sqrt() + 1e-6) + 0.1 * p
+    ratio = (p.norm() / change.norm()).clamp(0.01, 10) if p.any() and change.any() else 1.0
+    rate = 1e-2 * (math.sqrt(1 - 0.99**step) / (1 - 0.9**step) if bias_correction else 1)
+    return p - rate * ratio * change, m, v, float(ratio)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("bias_correction", [0, 1])
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_lamb(compat, mode, bias_correction, has_copy):
+    """In float32, and with float16 gradients and a copy of the weight in float16."""
+    module = compat.FusedLambBuilder().load()
+    p, g, m, v = tensors(4099, F32, 4)
+    v, g = v.square(), g.half() if has_copy else g
+    copy = torch.zeros(4099, dtype=F16) if has_copy else torch.tensor([])
+    for step, scale in ((1, 1.0), (2, 8.0), (3, torch.tensor(3.0))):
+        wanted = lamb(p, g, m, v, float(scale), mode, bias_correction, step)
+        found = module.lamb(
+            p,
+            copy,
+            m,
+            v,
+            g,
+            1e-2,
+            0.9,
+            0.99,
+            10,
+            0.01,
+            1e-6,
+            scale,
+            step,
+            mode,
+            bias_correction,
+            0.1,
+        )
+        for x, y in zip((p, m, v), wanted, strict=False):
+            assert_near(x, y)
+        assert found.shape == (1,) and found.dtype == F32
+        assert found.item() == pytest.approx(wanted[3], rel=1e-5)
+        assert not has_copy or torch.equal(copy, p.half())
+    with pytest.raises(opdock.InvalidArgumentError, match="'mode': found 2"):
+        module.lamb(p, copy, m, v, g, 1e-2, 0.9, 0.99, 10, 0.01, 1e-6, 1.0, 1, 2, 1, 0.1)
+
+
+@pytest.mark.parametrize("dtype", [F32, F16, BF16])
+def test_lamb_of_other_dtypes(compat, dtype):
+    """DeepSpeed refuses bfloat16, and reads a float16 parameter as float32."""
+    module = compat.FusedLambBuilder().load()
+    p, g, m, v = tensors(300, dtype, 4)
+    m, v = m.float(), v.float().square()
+    wanted = lamb(p, g, m, v, 1.0, 1, 1, 1)
+    empty = torch.tensor([])
+    found = module.lamb(p, empty, m, v, g, 1e-2, 0.9, 0.99, 10, 0.01, 1e-6, 1.0, 1, 1, 1, 0.1)
+    assert_near(p, wanted[0])
+    assert found.dtype == (BF16 if dtype == BF16 else F32)
 
 
 UPDATES = {

@@ -10,7 +10,15 @@ from conftest import needs_deepspeed, run_python
 pytestmark = needs_deepspeed
 
 # Besides transformer_inference, for which their table says the same.
-SERVED = ("async_io", "cpu_adagrad", "cpu_adam", "cpu_lion", "fused_adam", "fused_lion")
+SERVED = (
+    "async_io",
+    "cpu_adagrad",
+    "cpu_adam",
+    "cpu_lion",
+    "fused_adam",
+    "fused_lamb",
+    "fused_lion",
+)
 
 QUIET = {"DS_ACCELERATOR": "cpu", "DS_SKIP_CUDA_CHECK": "1"}
 # Programs in which DeepSpeed may be imported before Opdock's install() are forked from one that has
@@ -47,6 +55,7 @@ assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
 OTHERS = """
 import torch
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
+from deepspeed.ops.lamb import FusedLamb
 from deepspeed.ops.lion import DeepSpeedCPULion, FusedLion
 
 def lion(p, g, m):
@@ -58,9 +67,20 @@ def adagrad(p, g, v):
     v = v + g * g
     return p - 0.01 * g / (v.sqrt() + 1e-10), v
 
+def lamb(p, g, m, v):
+    step = lamb.step = lamb.step + 1
+    g = g / 4
+    m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+    change = m / (v.sqrt() + 1e-8) + 0.1 * p
+    ratio = (p.norm() / change.norm()).clamp(0.01, 10)
+    rate = 0.01 * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step)
+    return p - rate * ratio * change, m, v
+
+lamb.step = 0
 options = dict(lr=0.01, weight_decay=0.1)
 for kind, more, step, states in (
     (DeepSpeedCPUAdagrad, {}, adagrad, 1),
+    (FusedLamb, {}, lamb, 2),
     (DeepSpeedCPULion, {"betas": (0.9, 0.99)}, lion, 1),
     (FusedLion, {"betas": (0.9, 0.99)}, lion, 1),
 ):
@@ -69,7 +89,7 @@ for kind, more, step, states in (
     optimizer = kind([x], **options, **more)
     for _ in range(5):
         x.grad = x.detach().sin() + 1
-        optimizer.step()
+        optimizer.step(**({"scale": 4.0} if kind is FusedLamb else {}))
         y, *kept = step(y, y.sin() + 1, *kept)
     assert (x - y).abs().max() < 1e-6, (kind, (x - y).abs().max())
 """

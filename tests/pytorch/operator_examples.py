@@ -103,6 +103,7 @@ def others():
         ("linear", (x, weight, torch.randn(6)), {"activation": "relu"}),
         ("linear", (x, weight.t().contiguous()), {"transposed": False}),
         ("mlp", (x, weight, torch.randn(8, 6)), {}),
+        ("lamb_", (*lists, squares, step), {"lr": 0.1}),
         ("lion_", lists, {"lr": 0.1}),
         ("noop", (x,), {}),
         ("noop_launch", (x,), {}),

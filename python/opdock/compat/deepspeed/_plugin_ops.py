@@ -37,6 +37,7 @@ SERVED = {
     "cpu_adam": ("cpu_adam", _ADAM),
     "cpu_lion": ("cpu_lion", ("lion_",)),
     "fused_adam": ("fused_adam", _ADAM),
+    "fused_lamb": ("fused_lamb", ("lamb_",)),
     "fused_lion": ("fused_lion", ("lion_",)),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
