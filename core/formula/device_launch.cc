@@ -20,9 +20,10 @@ constexpr int kMaxHeld = 8;
 // 32-bit registers in which a thread holds elements, at most: in a block of up to 512 threads, and
 // in a larger one, whose threads have 64 registers each.
 constexpr int kHeldRegisters = 64, kHeldRegistersOfLargeBlock = 32;
-// Rows of fewer vectors have one block each. Of longer ones, a block of more threads than this, or
-// whose threads hold more than kHeldRegistersOfLargeBlock, has a multiprocessor almost for itself,
-// which then waits for the block's loads; several small blocks of a cluster do not.
+// Rows of at most this many vectors have one block each. If a longer row's block had more threads
+// than kMaxOwnThreads, or its threads held more than kHeldRegistersOfLargeBlock, it would have a
+// multiprocessor almost for itself, which then waits for the block's loads; among several small
+// blocks of clusters some do not wait.
 constexpr int64_t kLeastClusterVectors = 2048, kMaxOwnThreads = 512;
 // Threads of a block in a cluster; more if kMaxCluster such blocks cannot hold the row.
 constexpr int64_t kClusterThreads = 256;

@@ -226,7 +226,7 @@ class RowWriter : public DeviceWriter {
     }
     end_elements();
     end_vectors();
-    // Nothing is written to another block before it has begun.
+    // A block writes to another one only when that has begun.
     if (is_cluster() && now == 0) line("cluster_opened();");
     for (const Id id : reductions) {
       const Node& node = graph_[id];

@@ -61,7 +61,7 @@ std::string DeviceWriter::bounds() const {
   if (bytes != 0) {
     const int registers = 26 + bytes / 4;
     blocks = std::min({resident(registers), 2048 / shape_.threads, 20});
-    // Of each further tensor a thread has two vectors: without the registers for them, it spills.
+    // A thread has two vectors of each further tensor: without the registers for them, it spills.
     if (ahead > 1 && blocks > 2)
       blocks = std::clamp(resident(registers + 8 * (ahead - 1)), 2, blocks);
     // Blocks of several rows on a multiprocessor do not wait for each other. NVRTC fits 64 held
