@@ -49,7 +49,7 @@ HWY_INLINE V half_exp(D d, V x) {
       power = polynomial(d, rest, Tables<T>::rough_exp2);
     } else {
       rest = hn::MulAdd(x, hn::Set(d, 1.92596299e-08f), rest);
-      power = polynomial(d, rest, Tables<T>::exp2);
+      power = polynomial(d, rest, opdock::kExp2Polynomial);
     }
     return hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
   }

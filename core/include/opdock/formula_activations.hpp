@@ -4,11 +4,11 @@
 //
 // Where products and sums can be fused, each has a short way for numbers of usual size, and a long
 // one for NaN and for numbers so far below 0 that a power of the short way would overflow.
-// core/formula/interpreter.h has their errors. The polynomials are those of
-// plugins/activation/activation_tables.h, which has them for the gradients too.
+// core/formula/interpreter.h has their errors.
 #ifndef OPDOCK_FORMULA_ACTIVATIONS_HPP_
 #define OPDOCK_FORMULA_ACTIVATIONS_HPP_
 
+#include "opdock/activation_polynomials.hpp"
 #include "opdock/formula_functions.hpp"
 
 namespace opdock {
@@ -139,63 +139,6 @@ HWY_INLINE V long_gelu_tanh(DoubleTag d, V x) {
 
 inline constexpr bool kFuses = HWY_NATIVE_FMA;
 
-// Polynomials of the normal distribution Phi, with the least maximum error. Up to |x| = border it
-// is 1/2 + x N(x^2), where N is `near`. Beyond that, Phi(-a) is e^(-a^2/2) / 2 r P(w), with r = 1 /
-// (scale a + shift), w = slope r + start and P = `far`.
-template <class T>
-struct NormalTable;
-template <>
-struct NormalTable<float> {  // errors: 1e-8, 1.8e-7
-  static constexpr float border = 1.25f, shift = 3.0f, slope = 11.2264147f, start = -1.64150941f;
-  static constexpr float near[] = {0.398942292f,    -0.066490218f,   0.00997232273f,
-                                   -0.00118390762f, 0.000111092028f, -6.8223967e-06f};
-  static constexpr float far[] = {1.33993375f, 0.486458302f,     0.121004775f,
-                                  0.01563753f, -0.000983834966f, -0.000588168506f};
-};
-template <>
-struct NormalTable<double> {  // errors: 4e-17
-  static constexpr double border = 1.5, shift = 4.0, slope = 12.626344086021506,
-                          start = -1.2956989247311828;
-  static constexpr double near[] = {
-      0.39894228040143265,     -0.066490380066904151,   0.0099735570100082434,
-      -0.0011873282152510792,  0.00011543468662903356,  -9.4446537487193553e-06,
-      6.6596529353698072e-07,  -4.1222341421162764e-08, 2.2704268005129701e-09,
-      -1.1152970015013659e-10, 4.6549544005906055e-12,  -1.2722382151249488e-13};
-  static constexpr double far[] = {
-      1.3156842663037802,      0.61567400960874641,     0.23932824475848241,
-      0.074282873926342863,    0.016858580731892756,    0.002076298615478752,
-      -0.00018436866736330578, -0.0001283404730011097,  -1.0886212879070385e-05,
-      5.7935602282846184e-06,  1.2318525225692749e-06,  -2.9240065386357935e-07,
-      -9.9987244664539479e-08, 1.9357750259365409e-08,  7.8436660744803797e-09,
-      -1.6254222372234872e-09, -5.8781196890724865e-10, 1.1427291810451123e-10,
-      3.2554442989972308e-11};
-};
-
-// tanh(w / 2) is w T(w^2) up to |w| = kTanhBorder, with T `near`. Errors: 4e-9, of doubles 4e-17.
-inline constexpr double kTanhBorder = 1.25;
-template <class T>
-struct TanhTable;
-template <>
-struct TanhTable<float> {
-  static constexpr float near[] = {
-      0.5f, -0.0416665748f, 0.00416597305f, -0.000419688353f, 4.0211311e-05f, -2.76227297e-06f};
-};
-template <>
-struct TanhTable<double> {
-  static constexpr double near[] = {0.5,
-                                    -0.041666666666665769,
-                                    0.0041666666666391418,
-                                    -0.00042162698379645075,
-                                    4.2713842741036321e-05,
-                                    -4.3277441510039529e-06,
-                                    4.3847442890428772e-07,
-                                    -4.4400921199169626e-08,
-                                    4.4725908783345119e-09,
-                                    -4.3565785464311316e-10,
-                                    3.6709609980799784e-11,
-                                    -1.9075273886920264e-12};
-};
-
 // Where e^-x and e^(x^2/2) are finite, with some room: x above kMinPower, and above kMinNormal.
 template <class T>
 inline constexpr T kMinPower = static_cast<T>(sizeof(T) == 4 ? -80 : -690);
@@ -211,7 +154,7 @@ HWY_INLINE V half_exp(FloatTag d, V y) {
   const V sum = hn::MulAdd(y, log2e, shift);
   const V rest =
       hn::MulAdd(y, hn::Set(d, 1.92596299e-08f), hn::MulSub(y, log2e, hn::Sub(sum, shift)));
-  const V power = polynomial(d, rest, kExp2);
+  const V power = polynomial(d, rest, kExp2Polynomial);
   return hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
 }
 template <class V>
@@ -237,8 +180,8 @@ HWY_INLINE V times_sigmoid(D d, V x, V w) {
   const V rest = divide_by_one_more(d, finite, hn::Min(hn::Abs(w), hn::Set(d, T(-kMinPower<T>))));
   const V far = hn::IfThenElse(hn::Lt(w, hn::Zero(d)), rest, hn::Sub(x, rest));
   const V half = hn::Mul(x, hn::Set(d, T(0.5)));
-  const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), TanhTable<T>::near));
-  const auto is_near = hn::Lt(hn::Abs(w), hn::Set(d, T(kTanhBorder)));
+  const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), TanhPolynomial<T>::near));
+  const auto is_near = hn::Lt(hn::Abs(w), hn::Set(d, TanhPolynomial<T>::border));
   // The sum is 0 for -0.
   return hn::CopySign(hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), far), x);
 }
@@ -247,7 +190,7 @@ HWY_INLINE V times_sigmoid(D d, V x, V w) {
 template <class D, class V>
 HWY_INLINE V gelu_of_usual(D d, V x) {
   using T = hn::TFromD<D>;
-  using Table = NormalTable<T>;
+  using Table = NormalPolynomials<T>;
   // Above 12, of doubles 36, the tail is too small to matter.
   const V a = hn::Min(hn::Abs(x), hn::Set(d, -kMinNormal<T>)), one = hn::Set(d, T(1));
   const V square = hn::Mul(a, a), scale = hn::Set(d, T(-0.5));

@@ -6,6 +6,7 @@
 #ifndef OPDOCK_FORMULA_MATH_HPP_
 #define OPDOCK_FORMULA_MATH_HPP_
 
+#include "opdock/activation_polynomials.hpp"
 #include "opdock/simd.hpp"
 
 namespace opdock {
@@ -129,11 +130,9 @@ HWY_INLINE void split_power(FloatTag d, V shifted, V* first, V* second) {
   *second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(k, half), bias)));
 }
 
-// e^r for |r| <= log(2)/2 with a relative error of 4e-9, and 2^r for |r| <= 1/2 with 3e-9.
+// e^r for |r| <= log(2)/2, with a relative error of 4e-9.
 inline constexpr float kExp[] = {1.0f,           1.0f,          0x1.fffffcp-2f, 0x1.555492p-3f,
                                  0x1.5558f2p-5f, 0x1.123a2p-7f, 0x1.6a23dp-10f};
-inline constexpr float kExp2[] = {1.0f,           0.693147182f,   0.240226462f,   0.0555032864f,
-                                  0.00961848907f, 0.00133999379f, 0.000153458284f};
 
 // Returns e^x of floats divided by *factor, so that the product is rounded once. x from -110 to 89.
 template <class V>
@@ -160,7 +159,7 @@ HWY_INLINE V exp2(FloatTag d, V x) {
   const V shift = hn::Set(d, 12582912.0f), shifted = hn::Add(x, shift);
   V first, second;
   split_power(d, shifted, &first, &second);
-  const V power = polynomial(d, hn::Sub(x, hn::Sub(shifted, shift)), kExp2);
+  const V power = polynomial(d, hn::Sub(x, hn::Sub(shifted, shift)), kExp2Polynomial);
   return hn::Mul(hn::Mul(power, first), second);
 }
 
