@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/guarded.h"
-#include "call/cancel.h"
 #include "call/attention.h"
+#include "call/cancel.h"
 #include "call/gemm.h"
 #include "call/invocation.h"
 #include "call/launch.h"
