@@ -1,4 +1,4 @@
-// What distinguishes attentions whose graphs of operations may differ: a key of the plans.
+// A key of the plans: everything by which the graphs of two attentions may differ.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

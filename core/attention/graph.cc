@@ -64,7 +64,7 @@ class Graph {
     const Tensor v = keys_transposed(kV, form_.value_size, form_.v);
     const Tensor d_out = queries(kDOut, form_.value_size, form_.d_out);
     const Tensor out = queries(kOut, form_.value_size, form_.out);
-    // For each query the sum of d_out * out.
+    // The sums of d_out * out, one for each query.
     const Tensor product = between({form_.batch, form_.heads, form_.queries, form_.value_size});
     pointwise_into(CUDNN_POINTWISE_MUL, d_out, out, product);
     const Tensor sums = between(per_query_);

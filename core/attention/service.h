@@ -11,7 +11,7 @@
 
 namespace opdock::attention {
 
-// What the service needs of a call on a CUDA device.
+// A call on a CUDA device, as far as the service needs it.
 class Caller {
  public:
   Caller(const opdock_call* call, Driver* driver) : call_(call), driver_(driver) {}

@@ -1,4 +1,4 @@
-// What OPDOCK_ATTENTION says.
+// The setting OPDOCK_ATTENTION.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

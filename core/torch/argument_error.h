@@ -1,4 +1,4 @@
-// What a call says about an argument that it cannot take.
+// The error of a call with an argument that it cannot take.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -14,7 +14,7 @@
 
 namespace opdock::torch {
 
-// What the library for one build of torch calls in libopdock_torch.
+// The functions of libopdock_torch that the library for one build of torch calls.
 struct DirectHost {
   void (*run)(const Operator& op, Arena* arena, Converted* call);
   void (*fail)(opdock_status status, const std::string& text);

@@ -151,7 +151,7 @@ void launch(const Call& call, uint32_t kernel, Params params, const Lists& lists
   launches.flush();
 }
 
-// Nothing is copied to the device or waited for, so a graph may capture the step.
+// The step copies nothing to the device and waits for nothing, so a graph may capture it.
 void run_on_gpu(const Call& call, const Arguments& a, float* ratios) {
   Params params = {};
   params.begin.step = a.step.data<float>();

@@ -16,7 +16,7 @@ using OptionalTensor = std::optional<opdock::Tensor>;
 struct Lists {
   const Tensors& params;
   const Tensors& grads;
-  // What the optimizer keeps of earlier gradients; the second one may be NULL.
+  // The optimizer's averages of earlier gradients; the second one may be NULL.
   const Tensors* states[2];
   const char* state_names[2];  // the parameters of the schema
   const std::optional<Tensors>& masters;

@@ -23,7 +23,7 @@ struct Arrays {
   void* copy;      // NULL, or receives the rounded weights
 };
 
-// What all optimizers do with gradients before they use them.
+// All optimizers prepare gradients so before they use them.
 struct Grads {
   double scale = 1;         // gradients are divided by it
   double sign = 1;          // -1 to maximise

@@ -15,7 +15,7 @@ Array* written(Examples& examples, std::vector<int64_t> shape, Type type, bool i
   return array;
 }
 
-// What a call of an op has besides params and grads.
+// The arguments of an op's call besides params and grads.
 struct Optimizer {
   const char* op;
   size_t states;                // lists of averages and sums

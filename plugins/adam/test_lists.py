@@ -207,7 +207,7 @@ def test_any_order_of_dimensions(device, assert_close, op):
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("more", [0, 1, 300])
 def test_many_tensors(device, assert_close, op, more):
-    """As many tensors as fill a launch, and more; some of them are empty, also the last one."""
+    """Tests as many tensors as fill a launch, and more; some are empty, also the last one."""
     count = MOST[op] + more
     state = State([(7 * i) % 41 for i in range(count)] + [0], op=op)
     check(device, state, assert_close)
@@ -373,7 +373,7 @@ def test_lion_leaves_params_without_gradient(device, dtype):
 
 
 def test_lions_averages_of_equal_numbers_keep_their_value(device):
-    """With 0.99999 as a float, the average of a constant would drift."""
+    """The average of a constant would drift with 0.99999 as a float."""
     state = State([256], op="lion_")
     state.grads[0].fill_(0.7)
     state.exp_avgs[0].fill_(0.7)

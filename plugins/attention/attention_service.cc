@@ -6,7 +6,7 @@
 namespace attention {
 namespace {
 
-// For fewer queries the plugin's kernels take as long, and a new shape costs the service 0.1 s.
+// The plugin's kernels take as long for fewer queries, and a new shape costs the service 0.1 s.
 constexpr int64_t kLeastQueries = 256;
 
 // An attention without lengths, masks, biases and scales of a cache.
@@ -18,8 +18,8 @@ bool suits(const Arguments& of) {
   if (!is_plain(of) || of.q.dtype().bytes() != 2 || of.k.dtype() != of.q.dtype()) return false;
   const int64_t queries = of.q.size(1), keys = of.k.size(1);
   if (queries < kLeastQueries || (of.causal && queries > keys)) return false;
-  // With a window and more keys than queries, nobody sees the first keys. They may be NaN, and the
-  // service multiplies them by 0.
+  // Nobody sees the first keys if there is a window and more keys than queries. They may be NaN,
+  // and the service multiplies them by 0.
   if (of.window > 0 && queries != keys) return false;
   return of.q.stride(3) == 1 && of.k.stride(3) == 1 && of.v.stride(3) == 1;
 }

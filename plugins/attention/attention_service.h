@@ -12,7 +12,7 @@ bool plan_service(const Plan& plan, const Arguments& of, bool wants_lse, uint64_
 // planned the prompt: then the plugin's own kernels have to serve.
 bool run_service(Call& call, const Arguments& of, Tensor out, const OptionalTensor& lse);
 
-// What the gradients are computed from besides the prompt.
+// The tensors besides the prompt from which its gradients are computed.
 struct Gradient {
   Tensor grad, result;
   OptionalTensor lse, grad_lse;

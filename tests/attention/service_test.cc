@@ -489,7 +489,7 @@ TEST(AttentionLibrary, IsFoundInWheelsAndCondaEnvironments) {
             (std::vector<std::string>{wheel, conda, "libcudnn.so.9"}));
 }
 
-// These run in processes of their own: meson.build sets what the stand-in does in each.
+// Each of these tests runs in a process of its own, for which meson.build sets up the stand-in.
 TEST_F(Attention, DISABLED_IsDeclined) {
   Case what(0);
   EXPECT_EQ(caller.call(&what), OPDOCK_UNSUPPORTED);

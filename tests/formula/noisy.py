@@ -215,7 +215,7 @@ class Noisy:
         return torch.where(moved, total, rest)
 
     def pow(self, a, b):
-        # Of -inf, torch's x ** 0.5 is NaN if 0.5 is a number, and inf if it is a tensor.
+        # torch's -inf ** 0.5 is NaN if 0.5 is a number, and inf if it is a tensor.
         found = torch.pow(a, b)
         return (
             self.open(found, (a == -math.inf) & (b == 0.5)) if found.is_floating_point() else found

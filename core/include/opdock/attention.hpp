@@ -67,7 +67,7 @@ class Attention {
     what_.flags |= OPDOCK_ATTENTION_KEY_LENGTHS;
     return *this;
   }
-  // What is added to the scores: [batch or 1, heads or 1, queries, keys].
+  // A bias is added to the scores: [batch or 1, heads or 1, queries, keys].
   Attention& bias(Tensor bias) {
     check(bias, "bias").ndim(4).size(2, what_.queries).size(3, what_.keys);
     if (bias.size(0) != 1) check(bias, "bias").size(0, what_.batch);
@@ -125,7 +125,7 @@ class Attention {
     *workspace_bytes = 0;
     return found != nullptr && serves(found->plan(call.get(), &what_, workspace_bytes));
   }
-  // For an op that needs no other workspace.
+  // This form is for an op that needs no other workspace.
   bool plan(Plan& plan) const {
     uint64_t bytes = 0;
     if (!this->plan(plan, &bytes)) return false;

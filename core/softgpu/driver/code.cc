@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// What is compiled of one image.
+// The part of one image that has been compiled.
 struct Code {
   std::mutex mutex;
   std::map<std::string, Kernel> kernels;         // by name in the image

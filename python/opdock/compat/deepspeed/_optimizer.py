@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules of DeepSpeed's optimizers share: numbered optimizers, and checks of tensors."""
+"""Numbered optimizers and checks of tensors, which the modules of DeepSpeed's optimizers share."""
 
 import torch
 
