@@ -22,8 +22,8 @@ bool has_room_for(const T* owner, const M* member) {
          reinterpret_cast<const char*>(owner) + owner->struct_size;
 }
 
-constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
-                                         nullptr,           0, nullptr, nullptr};
+constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0,       nullptr, nullptr, nullptr, 0,
+                                         nullptr,           nullptr, nullptr};
 
 [[gnu::cold, gnu::noinline]] void read_short_options(const opdock_call_options* from,
                                                      opdock_call_options* to) {
@@ -37,6 +37,8 @@ constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
   }
   if (has_room_for(from, &from->keeper)) to->keeper = from->keeper;
   if (has_room_for(from, &from->allows_tf32)) to->allows_tf32 = from->allows_tf32;
+  if (has_room_for(from, &from->wants_deterministic))
+    to->wants_deterministic = from->wants_deterministic;
 }
 
 // Returns the caller's options. Options with a smaller struct_size are completed in `room`.

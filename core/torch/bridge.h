@@ -18,7 +18,8 @@ struct opdock_torch_python {
   // Throws the C++ exception for the Python one that a Python kernel has left in this thread, if it
   // has left one.
   void (*rethrow)();
-  int32_t (*allows_tf32)();  // as in opdock_call_options
+  int32_t (*allows_tf32)();          // as in opdock_call_options
+  int32_t (*wants_deterministic)();  // likewise
   // Returns the op of the operator that computes a gradient of the operator `op`, and registers the
   // operator if there is none yet; `name`, of the operator, is valid as long as the process.
   // gradient: the op's name as declared; NULL for a formula, whose gradient for the parameters

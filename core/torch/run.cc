@@ -34,6 +34,7 @@ class Run {
     opdock_call_options options = {};
     options.struct_size = sizeof options;
     options.allows_tf32 = python.allows_tf32;
+    options.wants_deterministic = python.wants_deterministic;
     if (on_gpu) options.stream = current_stream();
     const std::atomic_ref<bool> needs_workspace(op_.needs_workspace);
     if (op_.num_fresh == 0 && !needs_workspace.load(std::memory_order_relaxed) && !op_.is_random)

@@ -45,7 +45,7 @@ GpuFunctions find_gpu_functions() {
 }  // namespace
 
 opdock_torch_python python = {
-    sizeof(opdock_torch_python), 0, nullptr, nullptr, nullptr, nullptr, nullptr};
+    sizeof(opdock_torch_python), 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 opdock_torch_layout layout = {0, 0, 0};
 
 const Functions& functions() {

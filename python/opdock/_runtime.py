@@ -162,7 +162,7 @@ def manual_seed(seed):
     default().manual_seed(seed)
 
 
-def configure(*, build=None, jit=None, fallback=None, tf32=False):
+def configure(*, build=None, jit=None, fallback=None, tf32=False, deterministic=False):
     """Sets this process's policy for ops without a compatible plugin.
 
     build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto",
@@ -170,8 +170,10 @@ def configure(*, build=None, jit=None, fallback=None, tf32=False):
     "error" or "silent". None stands for the value of the environment
     (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK) or of a configuration file. Functions looked up
     earlier keep their policies. tf32: whether float32 products on NVIDIA's GPUs may round their
-    factors to TF32; for torch tensors torch.backends.cuda.matmul.allow_tf32 decides instead. Any
-    thread. Raises InvalidArgumentError for any other text.
+    factors to TF32; for torch tensors torch.backends.cuda.matmul.allow_tf32 decides instead.
+    deterministic: whether equal calls have to give equal bits where that takes longer; for torch
+    tensors torch.use_deterministic_algorithms() decides. Any thread. Raises InvalidArgumentError
+    for any other text.
     """
     global _default, _policies
     given = {"build": build, "jit": jit, "fallback": fallback}
@@ -180,6 +182,7 @@ def configure(*, build=None, jit=None, fallback=None, tf32=False):
             _names.text("configure", name, value, "a str or None")
     _opdock.Runtime(plugin_path=":", **given)  # raises for an invalid value
     _opdock._allow_tf32(tf32)
+    _opdock._want_deterministic(deterministic)
     with _lock:
         _policies = given
         _default = None

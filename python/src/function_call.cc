@@ -36,12 +36,15 @@ bool is_torch_type(const TypeEntry* entry) {
 }
 
 // Options for a call on a GPU's default stream. kOnDefaultStream[true] is for torch's tensors, for
-// which torch decides whether TF32 is allowed.
-constexpr opdock_call_options options_on(int32_t (*allows_tf32)(void)) {
-  return {sizeof(opdock_call_options), 0, nullptr, nullptr, nullptr, 0, nullptr, allows_tf32};
+// which torch decides whether TF32 is allowed, and whether equal calls have to give equal bits.
+constexpr opdock_call_options options_by(int32_t (*allows_tf32)(void),
+                                         int32_t (*wants_deterministic)(void)) {
+  return {sizeof(opdock_call_options), 0, nullptr, nullptr, nullptr, 0, nullptr, allows_tf32,
+          wants_deterministic};
 }
-constexpr opdock_call_options kOnDefaultStream[2] = {options_on(option_allows_tf32),
-                                                     options_on(torch_allows_tf32)};
+constexpr opdock_call_options kOnDefaultStream[2] = {
+    options_by(option_allows_tf32, option_wants_deterministic),
+    options_by(torch_allows_tf32, torch_wants_deterministic)};
 
 struct Call {
   Call(const FunctionInfo& op, Frame& room, const opdock_value* args, PyObject* const* given)

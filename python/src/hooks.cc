@@ -266,7 +266,7 @@ opdock_status run_reference(void*, void* reference, const opdock_call* call,
   return with_gil(run, OPDOCK_CANCELLED);
 }
 
-std::atomic<bool> tf32_option;
+std::atomic<bool> tf32_option, deterministic_option;
 
 const opdock_references kReferences = {sizeof(opdock_references), 0, has_reference, open_reference,
                                        run_reference};
@@ -283,19 +283,30 @@ bool is_interrupted() {
   return cancelled(nullptr) != 0;
 }
 
+// Returns what a function of torch._C without arguments answers, 0 if it raises.
+static int32_t ask_torch(const char* function, PyObject** slot) {
+  return with_gil(
+      [=] {
+        PyObject* ask = imported("torch._C", function, slot);
+        PyObject* answer = ask == nullptr ? nullptr : PyObject_CallNoArgs(ask);
+        const int32_t yes = answer == Py_True ? 1 : 0;
+        Py_XDECREF(answer);
+        PyErr_Clear();
+        return yes;
+      },
+      0);
+}
+
 int32_t torch_allows_tf32() {
   // This is the value behind torch.backends.cuda.matmul.allow_tf32, without its Python code. torch
   // raises if its old and new settings contradict each other; TF32 is not allowed then.
-  const auto ask = [] {
-    static PyObject* slot = nullptr;
-    PyObject* ask = imported("torch._C", "_get_cublas_allow_tf32", &slot);
-    PyObject* answer = ask == nullptr ? nullptr : PyObject_CallNoArgs(ask);
-    const int32_t allowed = answer == Py_True ? 1 : 0;
-    Py_XDECREF(answer);
-    PyErr_Clear();
-    return allowed;
-  };
-  return with_gil(ask, 0);
+  static PyObject* slot = nullptr;
+  return ask_torch("_get_cublas_allow_tf32", &slot);
+}
+
+int32_t torch_wants_deterministic() {
+  static PyObject* slot = nullptr;
+  return ask_torch("_get_deterministic_algorithms", &slot);
 }
 
 int32_t option_allows_tf32() {
@@ -304,6 +315,14 @@ int32_t option_allows_tf32() {
 
 void allow_tf32(bool allowed) {
   tf32_option.store(allowed, std::memory_order_relaxed);
+}
+
+int32_t option_wants_deterministic() {
+  return deterministic_option.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+void want_deterministic(bool wanted) {
+  deterministic_option.store(wanted, std::memory_order_relaxed);
 }
 
 bool raise_kept_error() {

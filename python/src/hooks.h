@@ -24,6 +24,11 @@ bool is_interrupted();
 int32_t torch_allows_tf32();
 int32_t option_allows_tf32();
 void allow_tf32(bool allowed);
+// Values of opdock_call_options.wants_deterministic: torch.use_deterministic_algorithms(), for
+// calls with torch tensors; and the last value passed to want_deterministic(), for all others.
+int32_t torch_wants_deterministic();
+int32_t option_wants_deterministic();
+void want_deterministic(bool wanted);
 
 // Sets `reasons` of the Python exception that is set, from opdock_take_reasons_json.
 void add_reasons();

@@ -283,6 +283,13 @@ PYBIND11_MODULE(_opdock, module) {
   });
   module.def("_allow_tf32", &allow_tf32, py::arg("allowed"));
   module.def("_torch_allows_tf32", [] { return torch_allows_tf32() != 0; });
+  module.def("_want_deterministic", &want_deterministic, py::arg("wanted"));
+  module.def(
+      "_wants_deterministic",
+      [](bool of_torch) {
+        return (of_torch ? torch_wants_deterministic() : option_wants_deterministic()) != 0;
+      },
+      py::arg("of_torch"));
   module.def("version", [] { return std::string(opdock_version()); });
   module.def("_torch_probe", [] {
     const TorchProbe found = torch_probe_result();

@@ -159,6 +159,7 @@ std::optional<std::string> open() {
                                               throw_status,
                                               throw_left,
                                               torch_allows_tf32,
+                                              torch_wants_deterministic,
                                               find_gradient,
                                               leave};
   char error[kReasonSize] = "";

@@ -118,9 +118,9 @@ def main():
             lambda text: older(
                 text,
                 # opdock_plan becomes that of the first draft. opdock_call_options loses its last
-                # two members, allows_tf32 and keeper.
+                # three members, wants_deterministic, allows_tf32 and keeper.
                 [
-                    *["opdock_call_options"] * 2,
+                    *["opdock_call_options"] * 3,
                     "opdock_options",
                     "opdock_generator",
                     *["opdock_plan"] * 2,

@@ -307,9 +307,10 @@ struct Caller {
     Arguments a;
     opdock_tensor* const x = a.tensor({1});
     x->device = device;
-    return f.invoke({Arguments::value(x)});
+    return f.invoke({Arguments::value(x)}, {}, options);
   }
   TestFunction f;
+  const opdock_call_options* options = nullptr;
 };
 
 class Attention : public ::testing::Test {
@@ -378,7 +379,24 @@ TEST_F(Attention, Deterministic) {
   what.what.flags |= OPDOCK_ATTENTION_DETERMINISTIC;
   ASSERT_EQ(caller.call(&what), OPDOCK_OK) << caller.f.error;
   what.check();
-  EXPECT_LT(workspace_bytes, with_sums);
+  const uint64_t without_sums = workspace_bytes;
+  EXPECT_LT(without_sums, with_sums);
+  // A caller may ask for it.
+  what.what.flags &= ~OPDOCK_ATTENTION_DETERMINISTIC;
+  opdock_call_options options = {};
+  options.struct_size = sizeof options;
+  caller.options = &options;
+  for (const int32_t wanted : {1, 0}) {
+    options.wants_deterministic =
+        wanted != 0 ? [] { return int32_t{1}; } : [] { return int32_t{0}; };
+    ASSERT_EQ(caller.call(&what), OPDOCK_OK) << caller.f.error;
+    what.check();
+    EXPECT_EQ(workspace_bytes, wanted != 0 ? without_sums : with_sums);
+  }
+  options.struct_size = offsetof(opdock_call_options, wants_deterministic);  // of an older program
+  options.wants_deterministic = [] { return int32_t{1}; };
+  ASSERT_EQ(caller.call(&what), OPDOCK_OK) << caller.f.error;
+  EXPECT_EQ(workspace_bytes, with_sums);
 }
 
 TEST_F(Attention, PlansAreKept) {

@@ -413,6 +413,21 @@ def test_tf32_is_allowed_as_torch_allows_it(setting, value, allowed):
         torch.set_float32_matmul_precision(before)
 
 
+def test_equal_bits_are_wanted_as_torch_or_configure_says():
+    assert not _opdock._wants_deterministic(True) and not _opdock._wants_deterministic(False)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert _opdock._wants_deterministic(True) and not _opdock._wants_deterministic(False)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    opdock.configure(deterministic=True)
+    try:
+        assert _opdock._wants_deterministic(False) and not _opdock._wants_deterministic(True)
+    finally:
+        opdock.configure()
+    assert not _opdock._wants_deterministic(False)
+
+
 def test_numpy_and_torch_mix(ops):
     x = torch.arange(3.0)
     shown = ops.py_show(x, y=np.ones(5, np.float32), xs=[np.ones(2, np.float32), x])

@@ -35,7 +35,9 @@ typedef struct opdock_attention_heads { /* frozen */
 #define OPDOCK_ATTENTION_LSE 8u          /* forward: lse is wanted */
 #define OPDOCK_ATTENTION_QUERY_LENGTHS 16u
 #define OPDOCK_ATTENTION_KEY_LENGTHS 32u
-#define OPDOCK_ATTENTION_DETERMINISTIC 64u /* equal calls give equal bits */
+/* Equal calls give equal bits, as they do without this flag if the caller asks for it
+ * (opdock_call_options.wants_deterministic). */
+#define OPDOCK_ATTENTION_DETERMINISTIC 64u
 
 /* For each row b and each head h, with the head h * kv_heads / heads of k and v:
  *   scores = scale * q k' + bias, minus infinity where a query does not see a key

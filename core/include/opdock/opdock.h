@@ -552,6 +552,12 @@ typedef struct opdock_call_options {
    * once while a call is planned and once while it runs, and only by a product of float32 on an
    * NVIDIA GPU; a program that always allows TF32 returns 1. NULL: rounding is not allowed. */
   int32_t (*allows_tf32)(void);
+  /* [calling thread]
+   * Returns nonzero if equal calls have to give equal bits, also of ops that are not
+   * OPDOCK_OP_DETERMINISTIC because this takes them longer. It is called at most once while a call
+   * is planned and once while it runs, and only by gradients of attention on an NVIDIA GPU. NULL:
+   * they need not. */
+  int32_t (*wants_deterministic)(void);
 } opdock_call_options;
 
 /* [any thread]

@@ -180,7 +180,7 @@ int launch_graph(void* graph, void* stream) {
 }
 
 opdock_call_options on(void* stream) {
-  return {sizeof(opdock_call_options), 0, stream, nullptr, nullptr, 0, nullptr, nullptr};
+  return {sizeof(opdock_call_options), 0, stream, nullptr, nullptr, 0, nullptr, nullptr, nullptr};
 }
 
 }  // namespace softgpu_ops
