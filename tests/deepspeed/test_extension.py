@@ -119,8 +119,11 @@ STUB = """
     (void)call, (void)args, (void)num_args, (void)results, (void)num_results; \\
     return OPDOCK_OK; \\
   }
+OP(adagrad_)
 OP(adam_)
 OP(adamw_)
+OP(lamb_)
+OP(lion_)
 """
 
 

@@ -81,9 +81,9 @@ TEST(FieldHasher, KeepsFieldsApart) {
 }
 
 TEST(Codes, AreKebabCaseUniqueAndExplained) {
-  const std::set<std::string_view> stages = {"discover", "trust",     "file",    "note",    "abi",
-                                             "system",   "device",    "load",    "cache",   "jit",
-                                             "build",    "reference", "command", "package", "gemm"};
+  const std::set<std::string_view> stages = {
+      "discover", "trust", "file",  "note",      "abi",     "system",  "device", "load",
+      "cache",    "jit",   "build", "reference", "command", "package", "gemm",   "attention"};
   std::set<std::string_view> names;
   for (const CodeInfo& code : all_codes()) {
     EXPECT_TRUE(names.insert(code.name).second) << code.name;
