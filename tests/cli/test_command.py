@@ -407,7 +407,7 @@ def test_doctor_says_what_is_there_and_what_is_missing(opdock, folder):
 
 TOOLS = [
     *("libcuda", "nvml", "g++", "clang++", "meson", "ninja"),
-    *("nvcc", "nvrtc", "hipcc", "hiprtc", "python", "torch"),
+    *("nvcc", "nvrtc", "cudnn", "hipcc", "hiprtc", "python", "torch"),
 ]
 
 
