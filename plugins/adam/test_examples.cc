@@ -96,14 +96,15 @@ void add(Examples& examples, const Optimizer& optimizer, Type type, bool has_mas
   for (size_t i = 0; i < optimizer.numbers.size(); ++i) break_it(first_number + i, number(-1));
   for (const size_t beta : optimizer.betas) break_it(first_number + beta, number(1));
   std::vector<Array*> outputs;
-  if (std::string(optimizer.op) == "lamb_")
-    outputs.push_back(examples.output({static_cast<int64_t>(shapes.size())}));
+  const bool has_ratios = std::string(optimizer.op) == "lamb_";  // of norms, which are sums
+  if (has_ratios) outputs.push_back(examples.output({static_cast<int64_t>(shapes.size())}));
   examples.add({.plugin = "adam",
                 .op = optimizer.op,
                 .args = args,
                 .outputs = outputs,
                 .invalid_args = invalid_args,
-                .written = all});
+                .written = all,
+                .writes_by_sums = has_ratios});
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ struct Example {
   bool launches = true;              // whether it launches a kernel of the plugin on a GPU
   bool drives = false;               // whether run calls the driver directly on a GPU
   std::vector<Array*> written = {};  // arguments that run overwrites completely
+  // Whether these depend on sums over many elements, which devices add up in other orders. The
+  // others are equal on all devices.
+  bool writes_by_sums = false;
 };
 
 // A copy of arguments in which change(parameter, &tensor, &value) has modified every tensor,
