@@ -109,6 +109,17 @@ SearchPlaces make_places() {
   return places;
 }
 
+// Returns whether this is a processor of Intel's. glibc asks only of these whether they are one of
+// its two platforms, haswell or (not known here) xeon_phi, and whether they have AVX-512.
+bool is_intel() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("intel") != 0;
+#else
+  return false;
+#endif
+}
+
 // Adds the subfolders for library variants for newer processors, best first. Before 2.37, glibc
 // also searched folders named after processor features: every combination of the words below,
 // ordered like binary numbers whose highest bit is the first word.
@@ -116,6 +127,8 @@ void add_subfolders(int cpu_level, SearchPlaces* places) {
   places->platform_token = kThisMachine == EM_X86_64 ? "x86_64" : "aarch64";
   const Version glibc = Version::parse(gnu_get_libc_version()).value_or(Version{2, 40});
   if (kThisMachine != EM_X86_64) return;
+  const bool is_haswell = cpu_level >= 3 && is_intel();
+  if (is_haswell) places->platform_token = "haswell";
   if (glibc >= Version{2, 33}) {
     places->cpu_level = cpu_level;
     for (int level = cpu_level; level >= 2; --level) {
@@ -124,8 +137,8 @@ void add_subfolders(int cpu_level, SearchPlaces* places) {
   }
   if (glibc >= Version{2, 37}) return;
   std::vector<std::string> words = {"tls"};
-  if (cpu_level >= 3) words.emplace_back("haswell");
-  if (cpu_level >= 4) words.emplace_back("avx512_1");
+  if (is_haswell) words.emplace_back("haswell");
+  if (is_haswell && cpu_level >= 4) words.emplace_back("avx512_1");
   words.emplace_back("x86_64");
   for (unsigned chosen = (1u << words.size()) - 1; chosen != 0; --chosen) {
     std::string subfolder;

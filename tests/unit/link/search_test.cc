@@ -5,9 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "link/linker.h"
 #include "note/file_facts.h"
@@ -148,6 +150,23 @@ TEST_F(Libraries, OtherMachinesArePassedOverAndOtherFilesAreNot) {
     EXPECT_EQ(named(facts, LinkProblem::Kind::kRefused), Texts{name});
   }
 }
+
+#if defined(__x86_64__)
+// Intel's processors are the loader's platform "haswell", others of the same level are not.
+TEST_F(Libraries, ThePlatformIsTheLoaders) {
+  const std::string command = "/lib64/ld-linux-x86-64.so.2 --list-diagnostics 2>/dev/null";
+  const std::unique_ptr<FILE, int (*)(FILE*)> loader(popen(command.c_str(), "r"), pclose);
+  ASSERT_NE(loader, nullptr);
+  std::string told;
+  for (char line[512]; std::fgets(line, sizeof line, loader.get()) != nullptr;) {
+    char name[64];
+    if (std::sscanf(line, "dl_platform=\"%63[^\"]\"", name) == 1) told = name;
+  }
+  if (told.empty()) GTEST_SKIP() << "this loader does not tell its platform (glibc before 2.33)";
+  __builtin_cpu_init();
+  EXPECT_EQ(places_here(__builtin_cpu_supports("avx2") ? 3 : 2).platform_token, told);
+}
+#endif
 
 TEST_F(Libraries, SubfoldersForProcessorsComeFirst) {
   const std::string plain = make("lib/libs.so");
