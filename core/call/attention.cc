@@ -40,13 +40,14 @@ opdock_status enter_attention(Invocation& in, const char* function, Phase phase,
   *what = attention::read_attention(*what, room, &problem);
   if (*what != nullptr) problem = attention::form_of(**what, form);
   if (!problem.ok()) return in.fail(problem.status, problem.text);
+  if (in.call.device.type != OPDOCK_CUDA)
+    return in.fail(
+        OPDOCK_UNSUPPORTED,
+        to_text(make_reason(Code::kAttentionDeclined, to_text(in.call.device), "a CUDA device")));
   if (form->has(OPDOCK_ATTENTION_BACKWARD) && in.how.wants_deterministic != nullptr &&
       in.how.wants_deterministic() != 0)
     form->flags |= OPDOCK_ATTENTION_DETERMINISTIC;
-  if (in.call.device.type == OPDOCK_CUDA) return OPDOCK_OK;
-  return in.fail(
-      OPDOCK_UNSUPPORTED,
-      to_text(make_reason(Code::kAttentionDeclined, to_text(in.call.device), "a CUDA device")));
+  return OPDOCK_OK;
 }
 
 opdock_status status_of(Invocation& in, const Answer& answer) {

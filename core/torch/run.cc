@@ -43,12 +43,12 @@ class Run {
     make_plan(on_gpu ? &options : nullptr, &plan);
     if (op_.num_fresh == 0 && plan.workspace_bytes == 0)
       needs_workspace.store(false, std::memory_order_relaxed);
+    Drawn drawn;  // before there is memory to give back, since drawing may throw
+    if (plan.random_numbers != 0) [[unlikely]]
+      options.generator = drawn.draw(op_, plan.random_numbers, call_.gpu, options.stream);
     allocate_all(plan);
     AtenTensorHandle workspace = nullptr;
     if (on_gpu && plan.workspace_bytes != 0) workspace = allocate_workspace(plan, &options);
-    Drawn drawn;
-    if (plan.random_numbers != 0) [[unlikely]]
-      options.generator = drawn.draw(op_, plan.random_numbers, call_.gpu, options.stream);
     const bool has_options = on_gpu || options.generator != nullptr;
     opdock_value* const results = bind_results();
     const opdock_status status = opdock_run_planned(

@@ -1,5 +1,5 @@
-// What activation_simd.h needs beside opdock/activation_polynomials.hpp: the limits of its ways,
-// and polynomials that are less exact. T is the type that elements have in memory.
+// activation_simd.h takes from here the limits of its ways, and polynomials that are less exact
+// than those of opdock/activation_polynomials.hpp. T is the type that elements have in memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

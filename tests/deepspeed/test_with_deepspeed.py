@@ -50,8 +50,8 @@ assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
     run_python(code, **(IMPORTED if after else {"prelude": None, **QUIET}))
 
 
-# What each of DeepSpeed's optimizers does, in float64: a parameter, its gradient and its states
-# after a step. The gradient is p.sin() + 1.
+# The program compares steps of DeepSpeed's optimizers with the same steps in float64. The gradient
+# is p.sin() + 1.
 OTHERS = """
 import torch
 from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad

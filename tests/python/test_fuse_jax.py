@@ -11,7 +11,7 @@ import opdock
 
 jax = pytest.importorskip("jax", reason="jax is not installed")
 import jax.numpy as jnp  # noqa: E402  (after the check that there is a JAX)
-from jax.numpy import exp as own_name  # noqa: E402
+from jax.numpy import exp as own_name  # noqa: E402  (likewise)
 
 LINE = Path(__file__).name
 
