@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the #include lines of core with the order of its folders in the picture of
-architecture.md, and in the list of core/meson.build."""
+architecture.md, and in the list of core/meson.build; and README's tree with the folders."""
 
 import pathlib
 import re
@@ -99,3 +99,13 @@ def test_the_picture_is_complete_and_true(folders, edges):
     names = [name for row in picture_rows(folders) for name in row]
     assert sorted(names) == sorted(folders)
     assert uses_within_rows() <= set(edges), "what the page says is used is not included"
+
+
+@pytest.mark.parametrize("top", ["core", "tests"])
+def test_readmes_tree_names_each_folder(top):
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The tree")[1].split("```")[1]
+    part = re.search(rf"^{top}/(.*?)(?=^\S)", tree, re.DOTALL | re.MULTILINE)[1]
+    # A folder that was renamed may still hold Python's caches.
+    files = [path for path in (ROOT / top).glob("*/**/*") if path.is_file()]
+    there = {path.relative_to(ROOT / top).parts[0] for path in files if path.suffix != ".pyc"}
+    assert set(re.findall(r"(?<![\w/])(\w+)/(?!\w)", part)) == there
