@@ -97,6 +97,22 @@ def _execute(path):
     return space, why
 
 
+_announced = set()  # names of ops whose fallback the program has been warned of by other words
+
+
+def announce(names):
+    """Notes that the user was warned of these ops' fallback, by one warning for several ops."""
+    _announced.update(names)
+
+
+def warn_caller(warning):
+    """Issues the warning at the line of the program that called into the package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=level)
+
+
 def _warn(report):
     warning = FallbackWarning(
         f"{report['op']}: no plugin serves {report['device']}, so its reference implementation "
@@ -106,10 +122,7 @@ def _warn(report):
     for step in report["steps"]:
         for reason in step["reasons"]:
             warning.reasons.append({"step": step["step"], **reason})
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(warning, stacklevel=level)
+    warn_caller(warning)
 
 
 class _Reference:
@@ -150,7 +163,7 @@ def open_reference(description, device, file, record):
         return why
     if op not in space:
         raise LookupError(f"{path} has no function {op} once it was run")
-    if report["warn"]:
+    if report["warn"] and op not in _announced:
         _warn(report)
     params, returned = description
     return _Reference(space[op], params, returned)

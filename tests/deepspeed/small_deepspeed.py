@@ -16,6 +16,8 @@ ALL_OPS = {op.name: op for op in (AsyncIOBuilder(), FusedAdamBuilder(), GDSBuild
     "ops/op_builder/builder.py": """
 from abc import ABC, abstractmethod
 
+cuda_minor_mismatch_ok = {12: ["12.0"]}
+
 class OpBuilder(ABC):
     def __init__(self, name):
         self.name, self.jit_mode, self.error_log = name, False, None

@@ -71,6 +71,8 @@ METHODS = [
     "libraries_args",
     "deepspeed_src_path",
     "is_rocm_pytorch",
+    "hipify_extension",
+    "sycl_extension",
 ]
 
 
@@ -91,6 +93,14 @@ def test_builders_have_deepspeeds_methods(compat):
         assert callable(getattr(compat.CUDAOpBuilder, name))
     assert issubclass(compat.TorchCPUOpBuilder, compat.CUDAOpBuilder)
     assert inspect.isabstract(compat.OpBuilder)
+
+
+def test_the_folder_of_builds_is_the_users(compat, monkeypatch):
+    """DeepSpeed's is /tmp/torch_extensions, where anybody can write."""
+    from torch.utils.cpp_extension import get_default_build_root
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert get_default_build_root() == compat.DEFAULT_TORCH_EXTENSION_PATH
 
 
 def test_importing_imports_no_torch_loads_no_plugin_and_starts_nothing():

@@ -103,6 +103,32 @@ def test_hipcc_on_a_translation(compat, sources, monkeypatch):
     assert {path.name: path.read_bytes() for path in sources.iterdir()} == before
 
 
+def test_hipify_extension_translates_copies(compat, sources, tmp_path, monkeypatch):
+    """DeepSpeed's translates in place. A torch for CUDA, and a served op, have nothing to do."""
+    programs, project = tmp_path / "programs", tmp_path / "project"
+    for folder in (programs, project):
+        folder.mkdir()
+    (programs / "hipify-perl").write_text('#!/bin/sh\nsed s/cuda/hip/g "$1"\n')
+    (programs / "hipify-perl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    monkeypatch.chdir(project)
+    before = {path.name: path.read_bytes() for path in sources.iterdir() if path.is_file()}
+    assert builder(compat.CUDAOpBuilder, sources, False).hipify_extension() == {}
+    assert not any(project.iterdir())
+    made = builder(compat.CUDAOpBuilder, sources, True).hipify_extension()
+    assert list(made) == [str(sources / name) for name in ("module.cpp", "kernel.cu")]
+    for path in made.values():
+        assert path.startswith(str(project / "build" / "hipify" / "add_op")), path
+    with open(made[str(sources / "kernel.cu")]) as file:
+        assert file.name.endswith("kernel.hip") and "hipGetLastError" in file.read()
+    after = {path.name: path.read_bytes() for path in sources.iterdir() if path.is_file()}
+    assert after == before
+    monkeypatch.setattr(compat.FusedAdamBuilder, "is_rocm_pytorch", staticmethod(lambda: True))
+    assert compat.FusedAdamBuilder().hipify_extension() == {}
+    with pytest.raises(opdock.NotFoundError, match="no_such"):
+        builder(compat.CUDAOpBuilder, sources / "no_such", True).hipify_extension()
+
+
 def test_hipify_perl_is_preferred(sources, tmp_path, monkeypatch):
     from opdock.compat.deepspeed._hipify import translate
 

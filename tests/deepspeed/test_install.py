@@ -72,11 +72,13 @@ def test_uninstall_takes_everything_back(python):
         kinds = [builder.OpBuilder, builder.CUDAOpBuilder, AsyncIOBuilder, FusedAdamBuilder]
         def state():
             classes = [dict(vars(kind)) for kind in kinds]
-            return classes, list(sys.meta_path), dict(info.installed_ops)
+            table = builder.cuda_minor_mismatch_ok
+            return classes, list(sys.meta_path), dict(info.installed_ops), table
         before = state()
         for _ in range(2):
             compat.install()
             compat.install()
+            assert "13.2" in builder.cuda_minor_mismatch_ok[13]  # also in DeepSpeed's own check
             assert info.installed_ops == {"async_io": True, "fused_adam": True, "gds": False}
             class Later(FusedAdamBuilder):
                 pass

@@ -38,6 +38,18 @@ def test_minor_versions_go_together(compat, toolkit, monkeypatch, said, nvcc, bu
     assert len(said) == (nvcc != built_for)  # printed only once
 
 
+def test_the_table_of_versions_is_the_rule(compat):
+    """DeepSpeed's own lists 10 to 12, without 12.7."""
+    table = compat.cuda_minor_mismatch_ok
+    assert set(table) == {10, 11, 12, 13} and 12 in table and 15 in table and 9 not in table
+    for major, version in ((11, "11.8"), (12, "12.7"), (12, "12.12"), (13, "13.2"), (15, "15.0")):
+        assert version in table[major] and version not in table[major - 1]
+    assert "12" not in table[12] and "12.1.3" not in table[12]
+    assert list(table[12])[:2] == ["12.0", "12.1"] and dict(table)[10][-1] == "10.9"
+    with pytest.raises(KeyError):
+        table["12"]
+
+
 def test_another_major_version_is_refused_by_name(compat, toolkit, monkeypatch):
     toolkit("12.1")
     monkeypatch.setattr(torch.version, "cuda", "11.8")

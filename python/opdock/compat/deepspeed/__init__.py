@@ -12,7 +12,7 @@ Opdock builds the sources of a subclass of OpBuilder or CUDAOpBuilder that defin
 Importing this package compiles, loads and probes nothing, and imports neither torch nor DeepSpeed.
 """
 
-from opdock.compat.deepspeed._builder import OpBuilder
+from opdock.compat.deepspeed._builder import DEFAULT_TORCH_EXTENSION_PATH, OpBuilder
 from opdock.compat.deepspeed._cuda import (
     CPUOpBuilder,
     CUDAOpBuilder,
@@ -26,6 +26,7 @@ from opdock.compat.deepspeed._versions import (
     CUDAMismatchException,
     MissingCUDAException,
     assert_no_cuda_mismatch,
+    cuda_minor_mismatch_ok,
     installed_cuda_version,
 )
 
@@ -47,11 +48,13 @@ __all__ = [
     "CPUOpBuilder",
     "CUDAMismatchException",
     "CUDAOpBuilder",
+    "DEFAULT_TORCH_EXTENSION_PATH",
     "MissingCUDAException",
     "OpBuilder",
     "OpdockExtension",
     "TorchCPUOpBuilder",
     "assert_no_cuda_mismatch",
+    "cuda_minor_mismatch_ok",
     "get_default_compute_capabilities",
     "install",
     "installed",

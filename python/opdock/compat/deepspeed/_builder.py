@@ -10,6 +10,13 @@ from abc import ABC, abstractmethod
 from opdock.compat.deepspeed import _archs, _probe, _versions
 from opdock.compat.deepspeed._say import say
 
+#: Where torch keeps its own builds of extensions. DeepSpeed's folder of this name lies in /tmp,
+#: where any user can write. Opdock's builds are in its cache, which OPDOCK_CACHE_DIR moves.
+DEFAULT_TORCH_EXTENSION_PATH = os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache"),
+    "torch_extensions",
+)
+
 
 class OpBuilder(ABC):
     """The base class of DeepSpeed's builders, with their methods. A subclass defines what is built.
@@ -181,10 +188,11 @@ class OpBuilder(ABC):
         """Returns the arguments without empty ones."""
         return [argument for argument in args if len(argument) > 0]
 
-    def hipify_extension(self):  # noqa: B027 (subclasses need not have one)
-        """Does nothing: sources for ROCm are translated in the build's folder, never in place."""
+    def hipify_extension(self):
+        """Returns {}: only CUDAOpBuilder has sources that are translated for ROCm."""
+        return {}
 
-    def sycl_extension(self):  # noqa: B027 (as above)
+    def sycl_extension(self):  # noqa: B027 (subclasses need not have one)
         """Does nothing: SYCL is not supported."""
 
     @staticmethod

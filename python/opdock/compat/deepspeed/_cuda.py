@@ -116,6 +116,22 @@ class CUDAOpBuilder(OpBuilder):
             *self.compute_capability_args(),
         ]
 
+    def hipify_extension(self):
+        """Translates the sources and their headers for ROCm, if torch is built for it.
+
+        DeepSpeed writes the translations beside the sources; here they are copies in the folder
+        build/hipify/NAME of the current one, to be read: a build makes its own from the sources. So
+        a source that cannot be translated is an error when setup.py runs. Returns {source: its
+        translation}, absolute paths; an empty dict with another torch. Raises NotFoundError for
+        sources that do not exist, and if no tool can translate them.
+        """
+        if not self.is_rocm_pytorch():
+            return {}
+        # Imported here, because most programs translate nothing.
+        from opdock.compat.deepspeed._hipify import translated
+
+        return translated(self, os.path.join(os.getcwd(), "build", "hipify", self.name))
+
     def is_compatible(self, verbose=False):
         """As OpBuilder.is_compatible(). If there are files for nvcc, nvcc must also match torch's
         CUDA."""

@@ -90,8 +90,9 @@ class Written:
         return _COPIES.sub(lambda _: self.root + "/", text)
 
 
-class _Files:
-    """The copies of sources and headers in the folder, with the name of each."""
+class Files:
+    """The copies of sources and headers in the folder, with the name of each. With a recipe for
+    ROCm they are translated."""
 
     def __init__(self, recipe, folder):
         self.includes = [path for path in recipe.includes if not _is_system(path)]
@@ -129,7 +130,7 @@ class _Files:
 
 def write(recipe, folder):
     """Writes plugin.toml, meson.build and copies of the files into `folder`; returns a Written."""
-    files = _Files(recipe, folder)
+    files = Files(recipe, folder)
     op = f"{recipe.name}_is_built"
     for name, text in (
         ("opdock_module.cc", _STUB.format(op=op)),

@@ -19,11 +19,12 @@ from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._archs import default_list
 from opdock.compat.deepspeed._cuda import CUDAOpBuilder
 from opdock.compat.deepspeed._ops import BUILDERS
-from opdock.compat.deepspeed._own import no_stale_lock
+from opdock.compat.deepspeed._own import is_installed, no_stale_lock
 from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say, say_once
 from opdock.compat.deepspeed._served import say_own
-from opdock.compat.deepspeed._verdict import Verdict, module_of, verdict
+from opdock.compat.deepspeed._verdict import Verdict, module_of, stand_in, verdict
+from opdock.compat.deepspeed._versions import cuda_minor_mismatch_ok
 
 # DeepSpeed's setup.py imports the builders as "op_builder".
 _PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
@@ -63,6 +64,12 @@ def _served(builder):
     return verdict(builder.name)
 
 
+def _has_module(name):
+    """Returns whether load() gives Opdock's module of the op: over a plugin or its references."""
+    found = verdict(name)
+    return found.serves or found.stands_in
+
+
 def _verbose(arguments, named, otherwise=False):
     """Returns the value of `verbose`, the only argument of these methods of DeepSpeed."""
     return named.get("verbose", arguments[0] if arguments else otherwise)
@@ -75,6 +82,9 @@ def _is_compatible(original, builder, *arguments, **named):
         return True
     if found is not None and builder.name in SERVED and _verbose(arguments, named):
         say_once(("verdict", builder.name), f"{builder.name}: {found.text}")
+    if found is not None and found.reference is not None and not is_installed(builder):
+        builder.error_log = f"{builder.name}: {found.text}"
+        return False
     return original(builder, *arguments, **named)
 
 
@@ -86,6 +96,8 @@ def _load(original, builder, *arguments, **named):
         if _verbose(arguments, named):
             say_once(("served", builder.name), f"{builder.name}: served by {found.text}")
         return module_of(builder.name)
+    if found.reference is not None and not is_installed(builder):
+        return stand_in(builder.name, found)
     say_own(builder.name, found.text)
     with no_stale_lock():
         return original(builder, *arguments, **named)
@@ -162,11 +174,16 @@ def _patch_base(module):
         _undo.append(lambda: delattr(base, "__init_subclass__"))
     else:
         _undo.append(lambda: setattr(base, "__init_subclass__", before))
-    # With CUDA 13 DeepSpeed's function names architectures that nvcc no longer supports.
-    theirs = getattr(module, "get_default_compute_capabilities", None)
-    if theirs is not None:
-        module.get_default_compute_capabilities = default_list
-        _undo.append(lambda: setattr(module, "get_default_compute_capabilities", theirs))
+    # With CUDA 13 DeepSpeed's function names architectures that nvcc no longer supports, and its
+    # table of versions that go together lacks 12.7 and all of 13.
+    for name, ours in (
+        ("get_default_compute_capabilities", default_list),
+        ("cuda_minor_mismatch_ok", cuda_minor_mismatch_ok),
+    ):
+        theirs = getattr(module, name, None)
+        if theirs is not None:
+            setattr(module, name, ours)
+            _undo.append(functools.partial(setattr, module, name, theirs))
 
 
 def _patch_versions(module):
@@ -186,7 +203,7 @@ def _patch_package(module):
         theirs, name = getattr(module, class_name, None), ours.NAME
         if getattr(theirs, "__name__", None) != "NotImplementedBuilder" or name not in SERVED:
             continue
-        if name in _excluded or name in _environment.excluded() or not verdict(name).serves:
+        if name in _excluded or name in _environment.excluded() or not _has_module(name):
             continue
         _swap(class_name, theirs, ours)
         _undo.append(functools.partial(_swap, class_name, ours, theirs))
@@ -197,7 +214,7 @@ def _patch_layers(module):
     from opdock.compat.deepspeed import _models
 
     name = "transformer_inference"
-    if name not in _excluded and name not in _environment.excluded() and verdict(name).serves:
+    if name not in _excluded and name not in _environment.excluded() and _has_module(name):
         _undo.append(_models.patch(module))
 
 

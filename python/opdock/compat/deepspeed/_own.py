@@ -4,6 +4,8 @@ locks."""
 
 import contextlib
 import fcntl
+import glob
+import importlib.util
 import os
 import threading
 import time
@@ -140,6 +142,19 @@ def no_stale_lock():
             _inside -= 1
             if _inside == 0:
                 cpp_extension.FileBaton = FileBaton
+
+
+def is_installed(builder):
+    """Returns whether the op's module was compiled when DeepSpeed was installed: whether its file
+    is there. Imports nothing, since DeepSpeed takes seconds."""
+    package, *below = builder.absolute_name().split(".")
+    try:
+        spec = importlib.util.find_spec(package)
+    except ValueError:  # something without a spec is in its place
+        return False
+    folders = getattr(spec, "submodule_search_locations", None) or ()
+    patterns = (os.path.join(glob.escape(folder), *below) + ".*" for folder in folders)
+    return any(map(glob.glob, patterns))
 
 
 def own_builder(class_name, op):

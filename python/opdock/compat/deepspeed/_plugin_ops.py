@@ -42,3 +42,23 @@ SERVED = {
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }
+
+#: a served op that calls no plugin -> what it calls, if that is not PyTorch
+WITHOUT_PLUGIN = {}
+
+#: DeepSpeed's name of an op -> why it stays DeepSpeed's own
+LEFT = {
+    "cutlass_ops": (
+        "its kernels are CUTLASS's, in a library of the package deepspeed-kernels, and only "
+        "moe_gemm of its three functions can be called from DeepSpeed's Python"
+    ),
+    "dc": (
+        "DeepCompile is host code around NCCL, without kernels, and changes with every release of "
+        "DeepSpeed"
+    ),
+    "deepspeed_ccl_comm": "collectives on CPUs are the library oneCCL's",
+    "deepspeed_shm_comm": (
+        "collectives of the processes of one CPU host are host code on shared memory, no kernels"
+    ),
+    "gds": "it reads files into GPU memory by NVIDIA's library cuFile, and has no kernels",
+}

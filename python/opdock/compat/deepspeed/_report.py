@@ -22,7 +22,8 @@ def _version(package):
 def report():
     """Returns a dict that describes which of DeepSpeed's ops Opdock serves here.
 
-    Its members are "ops" (a list of {"name", "builder", "served", "by", "text", "reasons"}),
+    Its members are "ops" (a list of {"name", "builder", "served", "by", "text", "reasons",
+    "stands_in"}; the last is whether references in PyTorch stand in for a missing plugin),
     "environment" (a list of {"variable", "value", "text", "counts"}), "versions", "installed"
     (whether install() is in effect) and "start_hook" (the file that makes Python read
     OPDOCK_DEEPSPEED at startup, or None). Loads and builds nothing, and imports neither torch nor
@@ -39,6 +40,7 @@ def report():
                 "by": found.text if found.serves else None,
                 "text": found.text,
                 "reasons": found.reasons,
+                "stands_in": found.stands_in,
             }
         )
     nvcc, nvcc_version = _versions.tool("nvcc")
@@ -63,8 +65,9 @@ def report():
 
 def _print(found):
     for op in found["ops"]:
-        print(f"{'yes' if op['served'] else 'no ':<4} {op['name']:<24} {op['text']}")
-    print("\nAn op with `no` is left to DeepSpeed's own builder.")
+        more = "; its references in PyTorch stand in" if op["stands_in"] else ""
+        print(f"{'yes' if op['served'] else 'no ':<4} {op['name']:<24} {op['text']}{more}")
+    print("\nAn op with `no` is left to DeepSpeed's own builder, unless references stand in.")
     versions = found["versions"]
     for name in ("deepspeed", "torch", "python", "nvcc"):
         print(f"{name:<10} {versions[name] or 'not found'}")

@@ -7,10 +7,10 @@ import os
 from opdock import _reports
 from opdock._errors import IncompatibleError, NotFoundError
 from opdock.compat.deepspeed import _environment
-from opdock.compat.deepspeed._own import no_stale_lock, own_builder
+from opdock.compat.deepspeed._own import is_installed, no_stale_lock, own_builder
 from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say_once
-from opdock.compat.deepspeed._verdict import Verdict, module_of, verdict
+from opdock.compat.deepspeed._verdict import Verdict, module_of, stand_in, verdict
 
 
 def say_own(name, why):
@@ -57,6 +57,8 @@ class ServedOp:
             self.error_log = None
             return True
         self._refuse(found.text, verbose)
+        if found.reference is not None:
+            return False  # load() answers without DeepSpeed's own builder
         own = self._own_if_there()
         return own is not None and bool(own.is_compatible(verbose))
 
@@ -72,13 +74,18 @@ class ServedOp:
         """Returns the module with the op's functions, which call Opdock's plugin, or DeepSpeed's
         module.
 
-        Raises IncompatibleError with the plugin's reasons if neither is available.
+        Where no plugin serves the op but the plugins' references in PyTorch can, they stand in, and
+        one FallbackWarning has the reason; OPDOCK_FALLBACK=error refuses that. A module that was
+        compiled when DeepSpeed was installed comes before them. Raises IncompatibleError with the
+        plugin's reasons if nothing is available.
         """
         if self._has_own_sources():
             return super().load(verbose)
         found = self.verdict()
         if found.serves:
             return module_of(self.name)
+        if found.reference is not None and not is_installed(self):
+            return stand_in(self.name, found)
         own = self._own_if_there()
         if own is None:
             error = IncompatibleError(f"{self.name}: {found.text}. {self.error_log}")
@@ -100,6 +107,10 @@ class ServedOp:
         if own is None:
             raise NotFoundError(self.error_log)
         return own.builder()
+
+    def hipify_extension(self):
+        """Translates a subclass's own sources for ROCm; a plugin's sources need no translation."""
+        return super().hipify_extension() if self._has_own_sources() else {}
 
     def sources(self):
         """Returns the files of the plugin's sources, if installed; DeepSpeed's for an op without

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from opdock import _reports
@@ -109,6 +110,51 @@ def assert_no_cuda_mismatch(name=""):
         "CUDA_HOME, install a torch for this one, or set DS_SKIP_CUDA_CHECK=1 if the op does not "
         "link libtorch's CUDA part"
     )
+
+
+class _Minors(Sequence):
+    """The versions of CUDA with one major number, "12.0" to "12.9", as an element of
+    cuda_minor_mismatch_ok. NVIDIA promises that the minor versions go together, so that whatever
+    begins with "12." is in it."""
+
+    def __init__(self, major):
+        self._major = major
+
+    def __contains__(self, version):
+        return re.fullmatch(rf"{self._major}\.\d+", str(version)) is not None
+
+    def __getitem__(self, index):
+        listed = [f"{self._major}.{minor}" for minor in range(len(self))]
+        return listed[index]
+
+    def __len__(self):
+        return 10  # no major version has had more minor ones
+
+    def __repr__(self):
+        return repr(list(self))
+
+
+class _ByRule(Mapping):
+    """A mapping with the name and the shape of DeepSpeed's table of versions of CUDA that go
+    together, {12: ["12.0", …]}. Any major version from 10 on is in it, also one that is newer than
+    this file."""
+
+    def __getitem__(self, major):
+        if not isinstance(major, int) or major < 10:
+            raise KeyError(major)
+        return _Minors(major)
+
+    def __iter__(self):
+        return iter(range(10, 14))
+
+    def __len__(self):
+        return 4
+
+    def __repr__(self):
+        return repr(dict(self))
+
+
+cuda_minor_mismatch_ok = _ByRule()
 
 
 def is_rocm_pytorch():
