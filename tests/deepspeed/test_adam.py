@@ -157,6 +157,40 @@ def test_a_step_is_taken_back(cpu, adamw, bias_correction):
         assert error(found, wanted.double()) < 2e-5
 
 
+@pytest.mark.parametrize("adamw", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "state", "errors"),
+    [
+        (torch.float16, torch.float32, (2e-3, 1e-3, 1e-3)),
+        (torch.bfloat16, torch.float32, (1.6e-2, 1e-3, 1e-3)),
+        (torch.float16, torch.float16, (2e-3, 2e-3, 2e-3)),
+        (torch.bfloat16, torch.bfloat16, (1.6e-2, 1e-2, 1e-2)),
+    ],
+)
+def test_a_step_of_16_bits_is_taken_back(cpu, dtype, state, errors, adamw):
+    """DeepSpeed prints an error and leaves the step as it is; its tests expect what is near."""
+    cpu.create_adam(0, adamw_mode=adamw)
+    one = tensors(1000, dtype, state)
+    before = [tensor.clone() for tensor in one]
+    update(cpu, 3, one, lr=0.1)
+    assert error(one[0], before[0].double()) > 0.03
+    assert cpu.adam_rollback(0, 3, *{**STEP, "lr": 0.1}.values(), True, *one) == 0
+    assert torch.equal(one[1], before[1])
+    for k, most in zip((0, 2, 3), errors, strict=True):
+        assert one[k].dtype == before[k].dtype
+        assert error(one[k], before[k].double()) <= most, k
+
+
+def test_what_a_step_has_not_kept_comes_back_as_zero(cpu):
+    """DeepSpeed makes infinities of the moments, and 0 of a parameter that is not finite."""
+    cpu.create_adam(0)
+    one = tensors(8, torch.float32)
+    step = {**STEP, "beta1": 0.0, "lr": 10.0}  # and 1 - lr * weight_decay is 0
+    cpu.adam_update(0, 1, *step.values(), True, *one)
+    assert cpu.adam_rollback(0, 1, *step.values(), True, *one) == 0
+    assert not one[0].any() and not one[2].any() and one[3].isfinite().all()
+
+
 def test_parameters_on_another_device_are_refused(cpu):
     cpu.create_adam(0)
     one = tensors(8, torch.float32)

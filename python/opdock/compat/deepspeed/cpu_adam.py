@@ -7,7 +7,6 @@ kind of its weight decay. Any thread may call the functions.
 
 import torch
 
-from opdock._errors import InvalidArgumentError
 from opdock.compat.deepspeed import _adam, _optimizer
 
 _decoupled = {}  # an optimizer's number -> whether it is AdamW
@@ -141,34 +140,32 @@ def adam_rollback(
 ):
     """Undoes the step number `step`, given the arguments that it had; returns 0.
 
-    All tensors are float32 on the CPU. Rounding is not undone: the values come back to within a few
-    units in the last place. Raises InvalidArgumentError for other tensors, and for coefficients
-    that make the step irreversible.
+    The tensors are those of adam_update(), of its dtypes. Rounding is not undone: the values come
+    back to within a few units in the last place of their dtype, a moment that was rounded to 16
+    bits to within that divided by 1 - beta. What a step has not kept cannot come back: a moment is
+    0 afterwards if its beta is 0, and so is a parameter that is not finite, as DeepSpeed has it.
+    Raises InvalidArgumentError for tensors on another device.
     """
     decoupled = _is_decoupled("adam_rollback", optimizer_id)
     tensors = {"params": params, "grads": grads, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     _optimizer.check_cpu("adam_rollback", tensors, "FusedAdam")
-    for name, tensor in tensors.items():
-        if tensor.dtype != torch.float32:
-            raise InvalidArgumentError(
-                f"adam_rollback(): argument {name!r}: found {tensor.dtype}, wanted torch.float32: "
-                "fewer digits cannot be taken back"
-            )
     kept = 1 - lr * weight_decay if decoupled else 1.0
-    if min(beta1, beta2, kept) <= 0:
-        raise InvalidArgumentError(
-            f"adam_rollback(): found beta1 = {beta1}, beta2 = {beta2}, 1 - lr * weight_decay = "
-            f"{kept}, wanted positive numbers: such a step has kept nothing that could come back"
-        )
     corrections = [1 - beta**step if bias_correction else 1.0 for beta in (beta1, beta2)]
     mean, square = exp_avg.double(), exp_avg_sq.double()
     moved = lr * (mean / corrections[0]) / ((square / corrections[1]).sqrt() + epsilon)
     old = (params.double() + moved) / kept
+    old.masked_fill_(~old.isfinite(), 0)
     grad = grads.double() + (0.0 if decoupled else weight_decay) * old
     params.copy_(old)
-    exp_avg.copy_((mean - (1 - beta1) * grad) / beta1)
-    exp_avg_sq.copy_((square - (1 - beta2) * grad * grad) / beta2)
+    exp_avg.copy_(_unmix(mean, beta1, grad))
+    # A rounded average may lie below the square that was added: a sum of squares is at least 0.
+    exp_avg_sq.copy_(_unmix(square, beta2, grad * grad).clamp_(min=0))
     return 0
+
+
+def _unmix(mixed, beta, added):
+    """Returns x of mixed = beta * x + (1 - beta) * added; zeros for beta = 0."""
+    return (mixed - (1 - beta) * added) / beta if beta else torch.zeros_like(mixed)
 
 
 def zenflow_adam_create(optimizer_id, zf_affinity):

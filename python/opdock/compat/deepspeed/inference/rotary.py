@@ -62,8 +62,8 @@ def apply_rotary_pos_emb(at, *arguments):
     key_layer].
 
     The arguments are mixed_query, key_layer, rotary_dim, offset, num_heads, rotate_half, and last
-    either a bool, rotate_every_two (0.7.7), or a number, rope_theta (0.19.8, which has only
-    rotate_half).
+    either a bool, rotate_every_two (0.7.7), or a number, rope_theta (0.19.8, whose kernel rotates
+    halves whatever rotate_half says).
 
     mixed_query, key_layer: [batch, sequence, heads * size]; the keys may have fewer heads. Token s
     is at position offset + s. For a tensor with gaps a rotated copy is returned, and the tensor is
@@ -76,12 +76,8 @@ def apply_rotary_pos_emb(at, *arguments):
     theta, interleaved = 10000.0, None
     if isinstance(last, bool):
         interleaved = pairing(at, rotate_half, last)
-    elif rotate_half:
-        theta, interleaved = float(last), False
     else:
-        wanted = "True, the only form that DeepSpeed 0.19.8 has"
-        remedy = "for neighbours pass rotate_every_two=True instead of rope_theta"
-        refuse(at, "rotate_half", rotate_half, wanted, remedy)
+        theta, interleaved = float(last), False
     check_dims(at, "mixed_query", query, 3)
     check_dims(at, "key_layer", key, 3)
     check_heads(at, "mixed_query", query, heads)
