@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import run_python
 
 COMMAND = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")) / "core" / "cli" / "opdock"
 
@@ -39,22 +38,45 @@ def test_a_line_for_each_op(compat):
 
 
 def test_it_says_whether_pythons_start_reads_the_variable(compat, monkeypatch, tmp_path):
-    """The program itself prints it too, once: the variable would have no effect in its children."""
+    """By the .pth file of an installation, or by Opdock's sitecustomize.py on PYTHONPATH, where it
+    comes before another one."""
     from opdock.compat.deepspeed import _environment, _report
 
     monkeypatch.setattr(_environment.site, "getsitepackages", lambda: [str(tmp_path)])
     monkeypatch.setattr(_environment.site, "ENABLE_USER_SITE", False)
-    found = _report.report()
-    assert found["start_hook"] is None
-    assert "found no opdock_deepspeed.pth" in _environment.says_without_hook()
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "sitecustomize.py").touch()
+    ours = os.path.join(_environment.START_FOLDER, "sitecustomize.py")
+    for path, hook in (
+        ("", None),
+        (f"/no/such:{others}:{_environment.START_FOLDER}", None),
+        (f"/no/such:{_environment.START_FOLDER}:{others}", ours),
+    ):
+        monkeypatch.setenv("PYTHONPATH", path)
+        assert _report.report()["start_hook"] == hook
+        assert ("found no opdock_deepspeed.pth" in _environment.says_without_hook()) == (not hook)
     hook = tmp_path / "opdock_deepspeed.pth"
     hook.touch()
     assert _report.report()["start_hook"] == str(hook) and not _environment.says_without_hook()
-    program = "import site; site.getsitepackages = lambda: [{!r}]; import opdock"
-    for folder, count in ((tmp_path / "none", 1), (tmp_path, 0)):
-        code = program.format(str(folder))
-        said = run_python(code, prelude=None, OPDOCK_DEEPSPEED="1", PYTHONNOUSERSITE="1").stderr
-        assert said.count("in no process that they start") == count, said
+
+
+def test_the_page_has_all_ops():
+    """Its table is made of the lists that the doctor reads."""
+    script = Path(__file__).resolve().parents[2] / "docs" / "reference" / "make_deepspeed.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_ops_that_stay_deepspeeds_own_have_a_reason(compat):
+    ops = {op["name"]: op for op in compat.report()["ops"]}
+    for name in ("cutlass_ops", "dc", "gds", "deepspeed_ccl_comm", "deepspeed_shm_comm"):
+        assert not ops[name]["served"]
+        assert ops[name]["text"].startswith(f"no plugin of Opdock's has {name}: "), ops[name]
+    assert len(ops) == 26
+    for version, count in (("0.7.7", 12), ("0.19.8", 25)):
+        assert sum(version in op["versions"] for op in ops.values()) == count
+    assert ops["sparse_attn"]["versions"] == ["0.7.7"]
 
 
 def test_as_one_object(compat):

@@ -161,10 +161,11 @@ assert torch.equal(x, y)
 def test_ds_report_shows_the_verdicts():
     """The verdicts are in DeepSpeed's own table. The variable is read when a program imports
     opdock, or when Python starts."""
-    code = "import opdock\nfrom deepspeed.env_report import op_report\nop_report()\n"
+    code = "import opdock\nfrom deepspeed.env_report import main\nmain()\n"
 
     def rows(**environment):
         text = re.sub(r"\x1b\[\d+m", "", run_python(code, **QUIET, **environment).stdout)
+        assert "torch version" in text and "deepspeed info" in text  # all of ds_report
         row = r"^(\w+) \.+ \[(\w+)\] \.+ \[(\w+)\]$"
         return {name: (is_there, fits) for name, is_there, fits in re.findall(row, text, re.M)}
 
@@ -237,9 +238,49 @@ from unittest import mock
 from opdock.compat import deepspeed as compat
 from deepspeed.ops.op_builder.builder import OpBuilder
 with mock.patch.object(OpBuilder, "load", lambda self, verbose=False: f"theirs {self.name}"):
-    assert compat.PinMemoryBuilder().load() == "theirs pin_memory"
-    assert compat.PinMemoryBuilder().load() == "theirs pin_memory"
+    assert compat.ShareMemCommBuilder().load() == "theirs deepspeed_shm_comm"
+    assert compat.ShareMemCommBuilder().load() == "theirs deepspeed_shm_comm"
 """,
         **IMPORTED,
     )
-    assert done.stderr.count("pin_memory: DeepSpeed's own builder serves it") == 1
+    said = "deepspeed_shm_comm: DeepSpeed's own builder serves it: no plugin of Opdock's has "
+    assert done.stderr.count(said) == 1
+
+
+def test_native_pinned_memory():
+    """DeepSpeed's allocator of pinned memory, DS_PIN_MEMORY_BACKEND=native, on the locked memory.
+    Where an op of DeepSpeed's own is loaded, its module of pin_memory is DeepSpeed's own too."""
+    run_python(
+        INSTALL
+        + """
+import gc
+from unittest import mock
+import torch
+from deepspeed.ops.op_builder import AsyncIOBuilder, PinMemoryBuilder
+from deepspeed.ops.op_builder.builder import OpBuilder
+from deepspeed.utils.pin_memory import get_active_native_pinned_memory
+from opdock.compat.deepspeed import pin_memory
+assert PinMemoryBuilder().load() is pin_memory and PinMemoryBuilder().is_compatible()
+pins = get_active_native_pinned_memory()
+x = pins.pin(torch.arange(6.0).view(2, 3))
+assert x.tolist() == [[0, 1, 2], [3, 4, 5]] and pins.is_pinned(x) and pins.is_pinned(x[1:])
+assert pins._handle.is_pinned(x) and pins.unpin(x) is True and not pins._handle.is_pinned(x)
+y = pins.pin_empty(torch.empty(0, dtype=torch.bfloat16), (4, 5))
+begin, row = y.data_ptr(), y[1]
+del y
+gc.collect()
+assert pins._handle.is_pinned(row)
+del row
+gc.collect()
+assert not pins._handle.free_cpu_locked_tensor_by_ptr(begin) and not pins._ranges
+compat.uninstall()
+compat.install(exclude="async_io")
+loaded = []
+with mock.patch.object(OpBuilder, "jit_load", lambda self, verbose=True: loaded.append(self.name)):
+    AsyncIOBuilder().load()
+assert loaded == ["pin_memory", "async_io"], loaded
+assert PinMemoryBuilder().load() is pin_memory
+""",
+        **IMPORTED,
+        DS_PIN_MEMORY_BACKEND="native",
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads DeepSpeed's environment variables, and reports once those that have no effect here."""
 
+import filecmp
 import os
 import shlex
 import site
@@ -92,24 +93,59 @@ def in_use():
     return found
 
 
-def start_hook():
-    """Returns the .pth file that makes Python read OPDOCK_DEEPSPEED at startup; None without
-    one."""
+#: the folder of a sitecustomize.py, which Python executes at startup if the folder is on PYTHONPATH
+START_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start")
+# the folder that contains the package opdock
+_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+
+
+def _site_folders():
     folders = site.getsitepackages()
-    if site.ENABLE_USER_SITE:
-        folders = [*folders, site.getusersitepackages()]
-    paths = [os.path.join(folder, "opdock_deepspeed.pth") for folder in folders]
-    return next(filter(os.path.isfile, paths), None)
+    return [*folders, site.getusersitepackages()] if site.ENABLE_USER_SITE else folders
+
+
+def _path_folders():
+    return [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+
+
+def start_hook():
+    """Returns the file that makes Python read OPDOCK_DEEPSPEED at startup: opdock_deepspeed.pth in
+    a site folder, or Opdock's sitecustomize.py on PYTHONPATH; None without one."""
+    paths = [os.path.join(folder, "opdock_deepspeed.pth") for folder in _site_folders()]
+    found = next(filter(os.path.isfile, paths), None)
+    if found is not None:
+        return found
+    paths = [os.path.join(folder, "sitecustomize.py") for folder in _path_folders()]
+    first = next(filter(os.path.isfile, paths), None)  # the one that Python executes
+    ours = os.path.join(START_FOLDER, "sitecustomize.py")
+    is_ours = first is not None and os.path.isfile(ours) and filecmp.cmp(first, ours, shallow=False)
+    return first if is_ours else None
+
+
+def serve_children():
+    """Makes Python programs that this one starts read OPDOCK_DEEPSPEED at their startup, where no
+    file does that yet, by PYTHONPATH. Returns a warning if they would not find the package."""
+    if start_hook() is not None:
+        return ""
+    folders = map(os.path.realpath, [*_path_folders(), *_site_folders()])
+    if os.path.realpath(_ROOT) not in folders:
+        return (
+            "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in no process that "
+            f"they start: found opdock in {_ROOT}, wanted it in a folder on PYTHONPATH, or "
+            "installed (pip install)"
+        )
+    os.environ["PYTHONPATH"] = os.pathsep.join([START_FOLDER, *_path_folders()])
+    return ""
 
 
 def says_without_hook():
-    """Returns a warning if OPDOCK_DEEPSPEED=1 works only in programs that import opdock; an empty
-    text if Python reads the variable at startup."""
+    """Returns a warning if OPDOCK_DEEPSPEED=1 counts only from the first program on that imports
+    opdock; an empty text if Python reads the variable at startup."""
     if start_hook() is not None:
         return ""
     return (
-        "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in no process that "
-        f"they start: found no opdock_deepspeed.pth in {sys.prefix}'s site folders, wanted it "
-        "there, as Python reads no .pth file of a folder on PYTHONPATH; install the package (pip "
-        "install), or import opdock in each program"
+        "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in those that they "
+        f"start: found no opdock_deepspeed.pth in {sys.prefix}'s site folders, wanted it there, as "
+        "Python reads no .pth file of a folder on PYTHONPATH; install the package (pip install), "
+        f"or put {START_FOLDER} on PYTHONPATH too"
     )

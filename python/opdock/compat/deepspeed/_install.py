@@ -19,7 +19,7 @@ from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._archs import default_list
 from opdock.compat.deepspeed._cuda import CUDAOpBuilder
 from opdock.compat.deepspeed._ops import BUILDERS
-from opdock.compat.deepspeed._own import is_installed, no_stale_lock
+from opdock.compat.deepspeed._own import is_installed, is_loading, no_stale_lock
 from opdock.compat.deepspeed._plugin_ops import SERVED
 from opdock.compat.deepspeed._say import say, say_once
 from opdock.compat.deepspeed._served import say_own
@@ -61,6 +61,9 @@ def _served(builder):
         return None
     if builder.name in _excluded or builder.name in _environment.excluded():
         return Verdict(False, "it is excluded")
+    if builder.name == "pin_memory" and is_loading():
+        # DeepSpeed's own gds and async_io look for a symbol in the module that was compiled.
+        return Verdict(False, "another op of DeepSpeed's own needs its own")
     return verdict(builder.name)
 
 
@@ -188,7 +191,9 @@ def _patch_base(module):
 
 def _patch_versions(module):
     """Marks the ops that Opdock serves as installed: ds_report and setup.py's checks read this."""
-    names = [n for n in SERVED if n in module.installed_ops and n not in _excluded]
+    # Not pin_memory: where DeepSpeed's own gds loads DeepSpeed's, that would not be compiled.
+    ours = [name for name in SERVED if name != "pin_memory"]
+    names = [n for n in ours if n in module.installed_ops and n not in _excluded]
     names = [n for n in names if n not in _environment.excluded() and verdict(n).serves]
     before = {name: module.installed_ops[name] for name in names}
     module.installed_ops.update(dict.fromkeys(names, True))
@@ -348,7 +353,7 @@ def install_if_asked():
     text = os.environ.get("OPDOCK_DEEPSPEED", "").strip()
     if text == "1":
         install()
-        warning = _environment.says_without_hook()
+        warning = _environment.serve_children()
         if warning:
             say_once("hook", warning)
     elif text not in ("", "0"):

@@ -15,6 +15,7 @@ from opdock._errors import NotFoundError
 _held = set()  # descriptors of the locks that this process holds
 _lock = threading.Lock()  # guards _inside
 _inside = 0  # number of threads in no_stale_lock()
+_here = threading.local()  # .depth: how often this thread is in no_stale_lock()
 
 
 def _drop_inherited():
@@ -135,13 +136,20 @@ def no_stale_lock():
     with _lock:
         _inside += 1
         cpp_extension.FileBaton = KernelBaton
+    _here.depth = getattr(_here, "depth", 0) + 1
     try:
         yield
     finally:
+        _here.depth -= 1
         with _lock:
             _inside -= 1
             if _inside == 0:
                 cpp_extension.FileBaton = FileBaton
+
+
+def is_loading():
+    """Returns whether this thread is loading an op by DeepSpeed's own builder."""
+    return getattr(_here, "depth", 0) > 0
 
 
 def is_installed(builder):

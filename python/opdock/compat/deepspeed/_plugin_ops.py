@@ -39,12 +39,34 @@ SERVED = {
     "fused_adam": ("fused_adam", _ADAM),
     "fused_lamb": ("fused_lamb", ("lamb_",)),
     "fused_lion": ("fused_lion", ("lion_",)),
+    "pin_memory": ("pin_memory", ()),
+    "sparse_attn": ("sparse_attn", ()),
+    "spatial_inference": ("spatial_inference", ("activation/bias_add", "residual/residual_add")),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }
 
+#: the ops of DeepSpeed 0.7.7; 0.19.8 has all ops but sparse_attn
+OLD = frozenset(
+    (
+        "async_io",
+        "cpu_adagrad",
+        "cpu_adam",
+        "fused_adam",
+        "fused_lamb",
+        "quantizer",
+        "sparse_attn",
+        "spatial_inference",
+        "stochastic_transformer",
+        "transformer",
+        "transformer_inference",
+        "utils",
+    )
+)
+GONE = frozenset(("sparse_attn",))
+
 #: a served op that calls no plugin -> what it calls, if that is not PyTorch
-WITHOUT_PLUGIN = {}
+WITHOUT_PLUGIN = {"pin_memory": "the C library's mlock"}
 
 #: DeepSpeed's name of an op -> why it stays DeepSpeed's own
 LEFT = {
@@ -62,3 +84,9 @@ LEFT = {
     ),
     "gds": "it reads files into GPU memory by NVIDIA's library cuFile, and has no kernels",
 }
+
+
+def versions(name):
+    """Returns which of DeepSpeed's versions 0.7.7 and 0.19.8 have the op."""
+    has = {"0.7.7": name in OLD, "0.19.8": name not in GONE}
+    return [version for version, is_there in has.items() if is_there]

@@ -10,6 +10,7 @@ import sys
 from opdock.compat.deepspeed import _environment, _versions
 from opdock.compat.deepspeed._install import installed
 from opdock.compat.deepspeed._ops import ALL_OPS
+from opdock.compat.deepspeed._plugin_ops import versions
 
 
 def _version(package):
@@ -23,7 +24,8 @@ def report():
     """Returns a dict that describes which of DeepSpeed's ops Opdock serves here.
 
     Its members are "ops" (a list of {"name", "builder", "served", "by", "text", "reasons",
-    "stands_in"}; the last is whether references in PyTorch stand in for a missing plugin),
+    "stands_in", "versions"}; the last are whether references in PyTorch stand in for a missing
+    plugin, and which of DeepSpeed's versions 0.7.7 and 0.19.8 have the op),
     "environment" (a list of {"variable", "value", "text", "counts"}), "versions", "installed"
     (whether install() is in effect) and "start_hook" (the file that makes Python read
     OPDOCK_DEEPSPEED at startup, or None). Loads and builds nothing, and imports neither torch nor
@@ -41,6 +43,7 @@ def report():
                 "text": found.text,
                 "reasons": found.reasons,
                 "stands_in": found.stands_in,
+                "versions": versions(name),
             }
         )
     nvcc, nvcc_version = _versions.tool("nvcc")

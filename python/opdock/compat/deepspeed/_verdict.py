@@ -13,7 +13,7 @@ from opdock._errors import FallbackWarning, IncompatibleError, NotFoundError
 from opdock.compat.deepspeed._plugin_ops import LEFT, SERVED, WITHOUT_PLUGIN
 
 _TORCH = "PyTorch's own functions"
-_CPU_ONLY = {"async_io", "cpu_adagrad", "cpu_adam", "cpu_lion", "pin_memory", "utils"}
+_CPU_ONLY = {"async_io", "cpu_adagrad", "cpu_adam", "cpu_lion", "utils"}
 
 
 class Verdict:

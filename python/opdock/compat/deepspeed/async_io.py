@@ -15,27 +15,18 @@ import torch
 
 from opdock import _names, ops
 from opdock._errors import ArgumentError, IoError
+from opdock.compat.deepspeed import _pinned
 
-_locked = {}  # address -> bytes, for the live tensors of new_cpu_locked_tensor()
 _ALIGNMENT = 512
-
-
-def _forget(address):
-    _locked.pop(address, None)
 
 
 def _locked_tensor(count, dtype):
     model = torch.empty(1, dtype=dtype).expand(count)
     tensor = ops.aio_zeros_like(model)
     address = tensor.data_ptr()
-    _locked[address] = tensor.numel() * tensor.element_size()
-    weakref.finalize(tensor, _forget, address)
+    _pinned.add(address, tensor.numel() * tensor.element_size())
+    weakref.finalize(tensor, _pinned.free, address).atexit = False
     return tensor
-
-
-def _is_locked(tensor):
-    address = tensor.data_ptr()
-    return any(begin <= address < begin + size for begin, size in list(_locked.items()))
 
 
 def _refuse(function, argument, found, wanted):
@@ -217,11 +208,11 @@ class aio_handle:
     def free_cpu_locked_tensor(self, tensor):
         """Returns whether new_cpu_locked_tensor() made the tensor. Its memory is freed with the
         tensor."""
-        return _locked.pop(tensor.data_ptr(), None) is not None
+        return _pinned.free(tensor.data_ptr())
 
     def is_pinned(self, buffer):
         """Returns whether the plugin transfers the buffer's bytes without an intermediate copy."""
-        return buffer.device.type == "cpu" and (_is_locked(buffer) or buffer.is_pinned())
+        return buffer.device.type == "cpu" and (_pinned.holds(buffer) or buffer.is_pinned())
 
     def _submit(self, function, is_read, buffer, file, validate, offset):
         if not isinstance(buffer, torch.Tensor):
