@@ -105,6 +105,7 @@ def others():
         ("mlp", (x, weight, torch.randn(8, 6)), {}),
         ("lamb_", (*lists, squares, step), {"lr": 0.1}),
         ("lion_", lists, {"lr": 0.1}),
+        ("newton_schulz", (square / 9,), {"steps": 2}),
         ("noop", (x,), {}),
         ("noop_launch", (x,), {}),
         ("norm_linear", (x, weight), {"norm": "rms"}),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.optim's Adam and AdamW, with a step by Opdock's ops: one call for all tensors. And Lion,
-which torch lacks.
+which torch lacks, and Muon, which older ones lack.
 
 The constructor arguments, param groups, hooks and the state_dict of Adam and AdamW are torch's, so
 that a state is taken from torch's optimizer and continued there. What the ops cannot do (amsgrad,
@@ -10,8 +10,9 @@ differentiable, complex parameters, betas that are tensors) is torch's own step.
 import torch
 
 from opdock.torch import _functional
+from opdock.torch._muon import Muon
 
-__all__ = ["Adam", "AdamW", "Lion"]
+__all__ = ["Adam", "AdamW", "Lion", "Muon"]
 
 
 class _Steps:
