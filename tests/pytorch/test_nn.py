@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import opdock
 import opdock.torch
+from opdock.torch import _choice
 
 ours = opdock.torch.nn
 #: Relative errors of a result, by dtype: a few roundings.
@@ -204,6 +205,25 @@ def test_attention_has_the_weights_of_multihead_attention():
     torch.testing.assert_close(mine(x, is_causal=False), wanted)
     mine(x).sum().backward()
     assert x.grad is not None
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_attention_trains_by_the_op_as_by_torchs_function(kv_heads, is_causal, monkeypatch):
+    calls = counted(monkeypatch, "attention_forward")
+    layer = spread(ours.Attention(12, 4, num_kv_heads=kv_heads, dtype=torch.float64))
+    x = torch.randn(2, 5, 12, dtype=torch.float64, requires_grad=True)
+    found = []
+    for by_op in (True, False):
+        monkeypatch.setattr(_choice, "is_faster", lambda *_, by_op=by_op: by_op)
+        result = layer(x, is_causal=is_causal)
+        found.append(
+            [result, *torch.autograd.grad(result.square().sum(), [x, *layer.parameters()])]
+        )
+    assert len(calls) == 1
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+    monkeypatch.setattr(_choice, "is_faster", lambda *_: True)
+    torch.autograd.gradcheck(lambda x: layer(x, is_causal=is_causal), x)
 
 
 @pytest.mark.parametrize("rotary", [False, True])

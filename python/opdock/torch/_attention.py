@@ -5,8 +5,11 @@ import torch
 from torch.nn import functional as F
 
 from opdock._errors import ArgumentError
+from opdock.torch import _swaps
 
 _OPS = torch.ops.opdock
+#: torch's function, or the op where that was measured to be faster; both train.
+_attention = _swaps.FUNCTIONS[F.scaled_dot_product_attention]
 
 
 class KVCache:
@@ -88,9 +91,10 @@ class Attention(torch.nn.Module):
 
         x: new tokens, [batch, tokens, embed_dim]. cache: a KVCache, to which they are added, and
         whose earlier tokens they see; the ops append_kv and attention then do the work, of which
-        the first records no gradient. None: the tokens see only each other, by torch's
-        scaled_dot_product_attention, which trains. A cache without room for the tokens is an error
-        on the CPU; on a GPU the rows become NaN.
+        the first records no gradient. None: the tokens see only each other, and the layer trains:
+        by the op attention_forward or by torch's scaled_dot_product_attention, whichever was
+        measured to be faster. A cache without room for the tokens is an error on the CPU; on a GPU
+        the rows become NaN.
         """
         batch, tokens, _ = x.shape
         heads = (self.num_heads, self.num_kv_heads, self.num_kv_heads)
@@ -104,7 +108,7 @@ class Attention(torch.nn.Module):
         else:
             if self.rotary is not None:
                 q, k = self.rotary(q, k)
-            mixed = F.scaled_dot_product_attention(
+            mixed = _attention(
                 *(one.transpose(1, 2) for one in (q, k, v)),
                 is_causal=is_causal,
                 enable_gqa=self.num_heads != self.num_kv_heads,

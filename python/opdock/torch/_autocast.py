@@ -8,12 +8,17 @@ in no list run in the dtypes that they are given. Where torch's own expression w
 operands of different dtypes, so does the kernel.
 """
 
+import re
+
 import torch
 
 _PRODUCTS = {
     "attention", "attention_forward", "einsum_sec_sm_ecm", "gated_linear", "linear", "mlp",
     "norm_linear", "norm_mlp",
 }  # fmt: skip
+#: Arguments that the ops want in float32, whatever dtype the others get: attention's slopes, and
+#: the scales of quantised weights, keys and values.
+_KEPT = re.compile("slopes|.*_scale")
 _FLOAT32 = {
     "add_layer_norm", "add_rms_norm", "bias_add_layer_norm", "cross_entropy",
     "cross_entropy_with_gradient", "layer_norm", "log_softmax", "rms_norm", "softmax",
@@ -57,8 +62,7 @@ def kernel_of(op, device):
         result = values[0].dtype if keeps else None
         if target is not None:
             for place, (name, x) in enumerate(zip(op.names, values, strict=True)):
-                # A quantised weight's scale stays float32, as the op wants it.
-                if _is_cast(x) and not name.endswith("_scale"):
+                if _is_cast(x) and not _KEPT.fullmatch(name):
                     values[place] = x.to(target)
         with torch._C._ExcludeDispatchKeyGuard(keys):
             found = op.overload(*values)

@@ -92,7 +92,7 @@ def is_faster(swap, x, args, keywords):
     device = x.device
     is_cast = torch.is_autocast_enabled(device.type)
     rows = (x.numel() // max(length, 1)).bit_length()
-    key = swap.kind, x.dtype, device, length, rows, swap.more(args), is_training, is_cast
+    key = swap.kind, x.dtype, device, length, rows, swap.more(args, keywords), is_training, is_cast
     choice = _known.get(key)
     is_capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
     if choice is None:

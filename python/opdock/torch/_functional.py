@@ -21,7 +21,7 @@ def takes_rows(x):
     return x.is_cpu and (x.dtype in _DTYPES or x.dtype == torch.float64)
 
 
-def _are_alike(x, *others):
+def are_alike(x, *others):
     """Returns whether the other tensors have x's dtype; autocast makes it so by itself."""
     for other in others:
         if other is not None and other.dtype != x.dtype:
@@ -29,14 +29,14 @@ def _are_alike(x, *others):
     return True
 
 
-def _with_rows(x):
+def with_rows(x):
     """Returns x if its last dimension has stride 1, as the ops want it, or a contiguous copy."""
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
 def _flat_rows(x, dims):
     """Returns x with its last `dims` dimensions as one."""
-    return _with_rows(x if dims == 1 else x.flatten(-dims))
+    return with_rows(x if dims == 1 else x.flatten(-dims))
 
 
 def _is_last(dim, x):
@@ -48,7 +48,7 @@ def takes_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return (
         takes_rows(input)
         and input.shape[-len(normalized_shape) :] == tuple(normalized_shape)
-        and _are_alike(input, weight, bias)
+        and are_alike(input, weight, bias)
         and (weight is not None or bias is None)  # torch's own error or result for a lone bias
         and eps >= 0
     )
@@ -92,18 +92,18 @@ def takes_add_norm(a, b, weight, bias):
         and a.shape == b.shape
         and a.dtype == b.dtype
         and (weight is None or weight.dim() == 1)
-        and _are_alike(a, weight, bias)
+        and are_alike(a, weight, bias)
     )
 
 
 def add_layer_norm(a, b, weight, bias, eps):
     """Returns (layer_norm(a + b), a + b)."""
-    return _OPS.add_layer_norm(_with_rows(a), _with_rows(b), weight, bias, eps)
+    return _OPS.add_layer_norm(with_rows(a), with_rows(b), weight, bias, eps)
 
 
 def add_rms_norm(a, b, weight, eps):
     """Returns (rms_norm(a + b), a + b)."""
-    return _OPS.add_rms_norm(_with_rows(a), _with_rows(b), weight, eps)
+    return _OPS.add_rms_norm(with_rows(a), with_rows(b), weight, eps)
 
 
 def takes_silu(input, inplace=False):
@@ -113,7 +113,7 @@ def takes_silu(input, inplace=False):
 
 def silu(input, inplace=False):
     """Computes torch.nn.functional.silu."""
-    return _OPS.silu(_with_rows(input))
+    return _OPS.silu(with_rows(input))
 
 
 def takes_softmax(input, dim=None, _stacklevel=3, dtype=None):
@@ -123,12 +123,12 @@ def takes_softmax(input, dim=None, _stacklevel=3, dtype=None):
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """Computes torch.nn.functional.softmax."""
-    return _OPS.softmax(_with_rows(input))
+    return _OPS.softmax(with_rows(input))
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """Computes torch.nn.functional.log_softmax."""
-    return _OPS.log_softmax(_with_rows(input))
+    return _OPS.log_softmax(with_rows(input))
 
 
 takes_log_softmax = takes_softmax
@@ -136,22 +136,22 @@ takes_log_softmax = takes_softmax
 
 def takes_gated(gate, up):
     """Returns whether an activation of `gate`, times `up`, can be computed by one op."""
-    return takes_rows(gate) and gate.shape == up.shape and _are_alike(gate, up)
+    return takes_rows(gate) and gate.shape == up.shape and are_alike(gate, up)
 
 
 def silu_mul(gate, up):
     """Returns silu(gate) * up."""
-    return _OPS.silu_mul(_with_rows(gate), _with_rows(up))
+    return _OPS.silu_mul(with_rows(gate), with_rows(up))
 
 
 def gelu_mul(gate, up, approximate="none"):
     """Returns gelu(gate) * up."""
-    return _OPS.gelu_mul(_with_rows(gate), _with_rows(up), approximate)
+    return _OPS.gelu_mul(with_rows(gate), with_rows(up), approximate)
 
 
 def bias_gelu(x, bias, approximate="none"):
     """Returns gelu(x + bias)."""
-    return _OPS.bias_gelu(_with_rows(x), bias, approximate)
+    return _OPS.bias_gelu(with_rows(x), bias, approximate)
 
 
 def takes_cross_entropy(
@@ -191,7 +191,7 @@ def cross_entropy(
 ):
     """Computes torch.nn.functional.cross_entropy."""
     dtype = torch.float64 if input.dtype == torch.float64 else torch.float32
-    losses = _OPS.cross_entropy(_with_rows(input), target, ignore_index, label_smoothing, dtype)
+    losses = _OPS.cross_entropy(with_rows(input), target, ignore_index, label_smoothing, dtype)
     if reduction == "mean":
         losses = losses.sum() / (target != ignore_index).sum()
     elif reduction == "sum":
@@ -199,49 +199,3 @@ def cross_entropy(
     if torch.is_autocast_enabled(input.device.type):
         return losses  # float32, as torch's loss under autocast
     return losses.to(input.dtype)
-
-
-def takes_attention(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    enable_gqa=False,
-):
-    """As scaled_dot_product_attention. Left to torch: prompts and what needs a gradient, which its
-    own kernels compute faster on GPUs, and masks of bools."""
-    return (
-        query.dim() == key.dim() == value.dim() == 4
-        and query.shape[2] == 1
-        and takes_rows(query)
-        and query.shape[-1] == value.shape[-1] <= 256
-        and query.shape[0] == key.shape[0]
-        and query.dtype == key.dtype == value.dtype
-        and (query.shape[1] == key.shape[1] or enable_gqa)
-        and dropout_p == 0
-        and not is_causal
-        and (attn_mask is None or (attn_mask.dim() == 4 and attn_mask.dtype == query.dtype))
-        and not torch.is_autocast_enabled(query.device.type)
-        and not (
-            torch.is_grad_enabled()
-            and (query.requires_grad or key.requires_grad or value.requires_grad)
-        )
-    )
-
-
-def scaled_dot_product_attention(
-    query,
-    key,
-    value,
-    attn_mask=None,
-    dropout_p=0.0,
-    is_causal=False,
-    scale=None,
-    enable_gqa=False,
-):
-    """Computes torch.nn.functional.scaled_dot_product_attention of one query for each head."""
-    q, k, v = (_with_rows(x.transpose(1, 2)) for x in (query, key, value))
-    return _OPS.attention(q, k, v, mask=attn_mask, scale=scale).transpose(1, 2)

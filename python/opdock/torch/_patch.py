@@ -13,7 +13,7 @@ from opdock.torch import _choice, _rewrite, _swaps
 
 class Report:
     """What patch() did. swapped: {kind: {class: number of places}}; kept: [(what, why)]; choices():
-    what was measured until now. str() has one line for each kind."""
+    what was measured until now; left(): calls that torch made. str() has one line for each kind."""
 
     def __init__(self):
         self.swapped, self.kept = {}, []
@@ -33,6 +33,12 @@ class Report:
             if not places:
                 del self.swapped[kind]
 
+    def left(self):
+        """Returns [(kind, reason)] of calls that were left to torch until now, for the kinds that
+        tell: the arguments of attention."""
+        kinds = _swaps.refused.keys() & self.swapped.keys()
+        return [(kind, why) for kind in sorted(kinds) for why in sorted(_swaps.refused[kind])]
+
     def choices(self):
         """Returns what was measured for the kinds that were swapped, as texts."""
         return [str(c) for c in _choice.choices() if c.situation.split()[0] in self.swapped]
@@ -48,7 +54,7 @@ class Report:
             faster = sum(c.eager for c in found)
             how = f"Opdock's for {faster} of {len(found)} shapes" if found else "not measured yet"
             lines.append(f"{kind}: {count} in {', '.join(sorted(places))}: {how}")
-        lines += [f"{what}: torch's: {why}" for what, why in self.kept]
+        lines += [f"{what}: torch's: {why}" for what, why in [*self.left(), *self.kept]]
         return "\n".join(lines) if lines else "found nothing to swap"
 
     __repr__ = __str__

@@ -12,24 +12,27 @@ import re
 import torch
 from torch.nn import functional as F
 
-from opdock.torch import _choice
+from opdock.torch import _choice, _sdpa
 from opdock.torch import _functional as ours
 
 _numbers = itertools.count()
+refused = {}  #: kind -> the reasons for which calls were left to torch, in this process
 
 
 class Swap:
     """A stand-in. kind: its name in reports; op: the op that it calls; takes(…): whether the op can
-    make a call; more(args): what else than rows and their length decides about its speed."""
+    make a call; more(…): what else than rows and their length decides about its speed; why_not(…):
+    why the op cannot make a call that takes() refuses, for reports."""
 
-    def __init__(self, kind, op, mine, theirs, takes, more=None):
+    def __init__(self, kind, op, mine, theirs, takes, more=None, why_not=None):
         self.kind, self.op = kind, op
-        self.mine, self.theirs, self.takes, self._more = mine, theirs, takes, more
+        self.mine, self.theirs, self.takes = mine, theirs, takes
+        self._more, self._why_not = more, why_not
         self.number = next(_numbers)  # names the stand-in in graphs, which take no objects
         self.last = None  # the choice of the last call
 
-    def more(self, args):
-        return None if self._more is None else self._more(*args)
+    def more(self, args, keywords):
+        return None if self._more is None else self._more(*args, **keywords)
 
     def both(self):
         """Returns what is measured, as choose() numbers it."""
@@ -41,17 +44,16 @@ class Swap:
         # Opdock's.
         if type(x) is not torch.Tensor and type(x) is not torch.nn.Parameter:
             return self.theirs(*args, **keywords)
-        if self.takes(*args, **keywords) and _choice.is_faster(self, x, args, keywords):
-            return self.mine(*args, **keywords)
+        if self.takes(*args, **keywords):
+            if _choice.is_faster(self, x, args, keywords):
+                return self.mine(*args, **keywords)
+        elif self._why_not is not None and not torch.compiler.is_compiling():
+            refused.setdefault(self.kind, set()).add(self._why_not(*args, **keywords))
         return self.theirs(*args, **keywords)
 
 
 def _takes_torch_softmax(input, dim, dtype=None):
     return ours.takes_softmax(input, dim, dtype=dtype)
-
-
-def _keys_of(query, key, *_):
-    return key.shape[2].bit_length()
 
 
 def _is_unhooked(*layers):
@@ -68,8 +70,7 @@ def _is_unhooked(*layers):
 def _function(kind, theirs, mine=None, takes=None, more=None):
     mine = getattr(ours, kind) if mine is None else mine
     takes = getattr(ours, f"takes_{kind}") if takes is None else takes
-    op = "attention" if kind == "attention" else kind
-    return Swap(kind, op, mine, theirs, takes, more)
+    return Swap(kind, kind, mine, theirs, takes, more)
 
 
 #: torch's functions, each with its stand-in.
@@ -93,12 +94,14 @@ FUNCTIONS = {
         _takes_torch_softmax,
     ),
     F.cross_entropy: _function("cross_entropy", F.cross_entropy),
-    F.scaled_dot_product_attention: _function(
+    F.scaled_dot_product_attention: Swap(
         "attention",
+        "attention",
+        _sdpa.attention,
         F.scaled_dot_product_attention,
-        ours.scaled_dot_product_attention,
-        ours.takes_attention,
-        _keys_of,
+        _sdpa.takes,
+        _sdpa.situation,
+        _sdpa.why_not,
     ),
 }
 
@@ -338,8 +341,8 @@ def _takes_tables(q, k, cos, sin, position_ids, unsqueeze_dim=1):
 def _turn(q, k, cos, sin, positions):
     """Calls the op. q, k: [batch, heads, tokens, D], as the model has them."""
     half = cos.shape[-1] // 2
-    q, k = (ours._with_rows(x.transpose(1, 2)) for x in (q, k))
-    cos, sin = ours._with_rows(cos[..., :half]), ours._with_rows(sin[..., :half])
+    q, k = (ours.with_rows(x.transpose(1, 2)) for x in (q, k))
+    cos, sin = ours.with_rows(cos[..., :half]), ours.with_rows(sin[..., :half])
     return [x.transpose(1, 2) for x in torch.ops.opdock.rope(q, k, cos, sin, positions)]
 
 

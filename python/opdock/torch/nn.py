@@ -59,7 +59,7 @@ class _Gated(torch.nn.Module):
         gate. Of two tensors act(x) * up: the first one is the gate, as in Llama's MLP."""
         if up is None:
             if _functional.takes_rows(x) and x.shape[-1] % 2 == 0:
-                return self._of_halves(_functional._with_rows(x))
+                return self._of_halves(_functional.with_rows(x))
             up, x = x.chunk(2, -1)
         elif _functional.takes_gated(x, up):
             return self._of_two(x, up)
@@ -149,5 +149,5 @@ class RotaryEmbedding(torch.nn.Module):
         cos, sin = self.cos, self.sin
         if cos.dtype not in (torch.float32, q.dtype):  # the module was converted, q was not
             cos, sin = cos.to(q.dtype), sin.to(q.dtype)
-        q, k = _functional._with_rows(q), _functional._with_rows(k)
+        q, k = _functional.with_rows(q), _functional.with_rows(k)
         return torch.ops.opdock.rope(q, k, cos, sin, positions, self.interleaved)
