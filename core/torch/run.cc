@@ -16,6 +16,16 @@ namespace {
 
 constexpr size_t kErrorSize = 2048;
 
+// What Python has answered for the call that this thread makes. Plan and run of a call both ask,
+// and each question takes the GIL.
+constexpr int32_t kNotAsked = -1;
+thread_local int32_t deterministic_answer = kNotAsked;
+
+int32_t ask_deterministic_once() {
+  if (deterministic_answer == kNotAsked) deterministic_answer = python.wants_deterministic();
+  return deterministic_answer;
+}
+
 class Run {
  public:
   Run(const Operator& op, Arena* arena, Converted* call) : op_(op), arena_(*arena), call_(*call) {
@@ -34,8 +44,12 @@ class Run {
     opdock_call_options options = {};
     options.struct_size = sizeof options;
     options.allows_tf32 = python.allows_tf32;
-    options.wants_deterministic = python.wants_deterministic;
-    if (on_gpu) options.stream = current_stream();
+    if (on_gpu) {
+      options.stream = current_stream();
+      deterministic_answer = kNotAsked;
+      if (python.wants_deterministic != nullptr)
+        options.wants_deterministic = ask_deterministic_once;
+    }
     const std::atomic_ref<bool> needs_workspace(op_.needs_workspace);
     if (op_.num_fresh == 0 && !needs_workspace.load(std::memory_order_relaxed) && !op_.is_random)
       return run_directly(&options);

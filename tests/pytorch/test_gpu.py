@@ -5,6 +5,9 @@ The tests of each plugin compare what its ops compute there. These are about wha
 them: gradients, autocast, compilation, streams and graphs.
 """
 
+import subprocess
+import sys
+
 import operator_examples
 import pytest
 import torch
@@ -164,3 +167,22 @@ def test_on_another_stream(x):
         found = OPS.softmax(x)
     side.synchronize()
     assert torch.equal(found, OPS.softmax(x))
+
+
+ASKED = """
+import torch
+import opdock.torch
+
+asked, ask = [], torch._C._get_deterministic_algorithms
+torch._C._get_deterministic_algorithms = lambda: asked.append(1) or ask()
+q = torch.randn(1, 300, 2, 64, device="cuda", dtype=torch.half, requires_grad=True)
+torch.ops.opdock.attention_forward(q, q, q, causal=True)[0].sum().backward()
+print(len(asked))
+"""
+
+
+def test_a_gradient_of_attention_asks_once_whether_equal_bits_are_wanted():
+    """Plan and run of attention_backward both need the answer if the host's service computes it."""
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 1
