@@ -73,11 +73,28 @@ double scale_of(const Arguments& of) {
   return of.scale.value_or(1 / std::sqrt(static_cast<double>(of.q.size(3))));
 }
 
+Heads heads_of(Tensor x, const Arguments& of) {
+  Heads heads = heads_of(x);
+  if (of.q_starts) heads.batch = heads.token;
+  return heads;
+}
+
+RowNumbers row_numbers_of(Tensor x, const Arguments& of) {
+  RowNumbers numbers = {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.dtype().bytes() == 8};
+  if (of.q_starts) numbers.batch = numbers.query;
+  return numbers;
+}
+
 Params make_params(const Arguments& of) {
   Params p = {};
-  p.q = heads_of(of.q);
-  p.k = heads_of(of.k);
-  p.v = heads_of(of.v);
+  p.q = heads_of(of.q, of);
+  p.k = heads_of(of.k, of);
+  p.v = heads_of(of.v, of);
+  if (of.q_starts) {
+    p.q_starts = static_cast<const int*>(of.q_starts->raw());
+    p.k_starts = static_cast<const int*>(of.k_starts->raw());
+    p.sequences = static_cast<int>(of.q_starts->size(0));
+  }
   p.key_element = lies_by_columns(of.k) ? of.k.stride(3) : 1;
   p.mask = added_of(of.mask, of.q);
   p.bias = added_of(of.bias, of.q);
@@ -99,7 +116,21 @@ Params make_params(const Arguments& of) {
   return p;
 }
 
+// Throws an Error for starts that do not begin with 0, fall, or exceed `total`.
+static void check_starts(const int* starts, int count, int total, const char* name) {
+  for (int s = 0; s < count; ++s) {
+    const int least = s == 0 ? 0 : starts[s - 1], most = s == 0 ? 0 : total;
+    if (starts[s] >= least && starts[s] <= most) continue;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument '", name, "': found ", starts[s], " at place ", s, ", wanted ",
+                       least, least == most ? "" : concat(" to ", most),
+                       ": where each sequence begins, and the last one ends"));
+  }
+}
+
 void check_lengths(const Params& p, int64_t batch) {
+  check_starts(p.q_starts, p.sequences, p.queries, "cu_seqlens_q");
+  check_starts(p.k_starts, p.sequences, p.keys, "cu_seqlens_k");
   for (int64_t b = 0; p.lengths && b < batch; ++b) {
     if (p.lengths[b] >= 0 && p.lengths[b] <= p.keys) continue;
     throw Error(OPDOCK_INVALID_ARGUMENT,

@@ -16,6 +16,9 @@ struct Arguments {
   std::optional<double> scale;
   bool causal;
   int64_t window;
+  // Where sequences begin among the tokens of q, and of k and v, which then have a batch of 1; both
+  // or none.
+  OptionalTensor q_starts = {}, k_starts = {};
 };
 
 // Throws an Error that names the argument which is wrong. Reads no tensor's elements.
@@ -24,7 +27,11 @@ double scale_of(const Arguments& of);
 // Fills in everything except p.out and p.lse, which do not exist while planning, and what the
 // launch decides.
 Params make_params(const Arguments& of);
-// Throws an Error for a length that is not from 0 to p.keys. The lengths must be on the CPU.
+// Describe a tensor [batch, token, head, element], and numbers [batch, head, query], to kernels.
+Heads heads_of(Tensor x, const Arguments& of);
+RowNumbers row_numbers_of(Tensor x, const Arguments& of);
+// Throws an Error for a length that is not from 0 to p.keys, or for a sequence that does not lie
+// within the tensors. The lengths and the places must be on the CPU.
 void check_lengths(const Params& p, int64_t batch);
 
 }  // namespace attention

@@ -7,14 +7,11 @@
 #include "attention_arguments.h"
 #include "attention_backward_launch.h"
 #include "attention_cpu.h"
+#include "attention_passes.h"
 #include "attention_service.h"
 
 namespace attention {
 namespace {
-
-struct BackwardArguments : Gradient {
-  Arguments of;
-};
 
 // Checks a number for each row. The type of the numbers is float, or double for queries of double.
 void check_row_numbers(const OptionalTensor& numbers, const char* name, Tensor q) {
@@ -35,16 +32,18 @@ BackwardParams make_backward_params(const BackwardArguments& a) {
   BackwardParams b = {};
   b.p = make_params(a.of);
   b.scale = b.p.scale;
-  b.grad = heads_of(a.grad);
+  b.grad = heads_of(a.grad, a.of);
   b.grad_element = a.grad.size(3) > 1 ? a.grad.stride(3) : 1;
-  b.result = heads_of(a.result);
+  b.result = heads_of(a.result, a.of);
   // Logarithms in float do not suffice for double.
-  if (is_usable(a.lse, a.of.q)) b.lse = row_numbers_of(*a.lse);
-  if (a.grad_lse) b.grad_lse = row_numbers_of(*a.grad_lse);
+  if (is_usable(a.lse, a.of.q)) b.lse = row_numbers_of(*a.lse, a.of);
+  if (a.grad_lse) b.grad_lse = row_numbers_of(*a.grad_lse, a.of);
   return b;
 }
 
-void plan_it(Plan& plan, const BackwardArguments& a) {
+}  // namespace
+
+void plan_gradient_pass(Plan& plan, const BackwardArguments& a) {
   check_queries(plan, a.of.q);
   check(a.of.k, "k").same_dtype_as(a.of.q, "q");
   check_arguments(plan, a.of);
@@ -52,9 +51,6 @@ void plan_it(Plan& plan, const BackwardArguments& a) {
   check(a.result, "result").same_dtype_as(a.of.q, "q").same_shape_as(a.of.q, "q");
   check_row_numbers(a.lse, "lse", a.of.q);
   check_row_numbers(a.grad_lse, "grad_lse", a.of.q);
-  plan.output(a.of.q.like());
-  plan.output(a.of.k.like());
-  plan.output(a.of.v.like());
   if (plan.is_cpu()) {
     plan.workspace(static_cast<uint64_t>(a.of.q.numel() / a.of.q.size(3)) * 2 * sizeof(double));
     return;
@@ -62,20 +58,20 @@ void plan_it(Plan& plan, const BackwardArguments& a) {
   const BackwardChoice choice =
       choose_backward(plan, a.of, a.grad, a.result, make_backward_params(a));
   uint64_t bytes = 0;
-  plan_service(plan, a.of, a, &bytes);
+  if (!a.of.q_starts) plan_service(plan, a.of, a, &bytes);
   plan.workspace(std::max(bytes, backward_workspace_bytes(choice, a.of.q)));
   plan.state(choice);
 }
 
-void run_on_cpu(Call& call, const BackwardParams& b, const Arguments& of) {
+static void run_on_cpu(Call& call, const BackwardParams& b, const Arguments& of) {
   const Params& p = b.p;
   check_lengths(p, of.q.size(0));
-  const int64_t rows = int64_t{p.queries} * p.group;
-  const BackwardJob job = {of.q.dtype(), b, scale_of(of),
-                           static_cast<int>((rows + kUnitRows - 1) / kUnitRows),
-                           static_cast<int>((int64_t{p.keys} + kUnitRows - 1) / kUnitRows)};
   static const auto queries = OPDOCK_SIMD_CHOOSE(backward_queries);
   static const auto keys = OPDOCK_SIMD_CHOOSE(backward_keys);
+  if (p.sequences > 0)
+    return differentiate_sequences(call, of.q.dtype(), b, scale_of(of), queries, keys);
+  const int64_t rows = int64_t{p.queries} * p.group;
+  const BackwardJob job = {of.q.dtype(), b, scale_of(of), units_of(rows), units_of(p.keys)};
   // Waking a second thread pays off for about ten microseconds of work.
   const auto grain = [&](int64_t others) {
     return std::max<int64_t>(1, 16384 / (kUnitRows * others * p.size + 1));
@@ -89,26 +85,28 @@ void run_on_cpu(Call& call, const BackwardParams& b, const Arguments& of) {
                       [&](int64_t begin, int64_t end) { keys(job, begin, end); });
 }
 
-void run_it(Call& call, Results results, const BackwardArguments& a) {
+void run_gradient_pass(Call& call, const BackwardArguments& a, Tensor grad_q, Tensor grad_k,
+                       Tensor grad_v) {
   BackwardParams b = make_backward_params(a);
-  const Tensor grad_k = results[1];
   check(grad_k, "output 1").aligned();
-  b.grad_q = heads_of(results[0]);
-  b.grad_k = heads_of(grad_k);
+  b.grad_q = heads_of(grad_q, a.of);
+  b.grad_k = heads_of(grad_k, a.of);
   b.grad_k_element = grad_k.size(3) > 1 ? grad_k.stride(3) : 1;
-  b.grad_v = heads_of(results[2]);
+  b.grad_v = heads_of(grad_v, a.of);
   b.rows = call.workspace();
   if (a.of.q.numel() == 0) {  // no row is left, and the gradients of k and v are 0
+    b.p.sequences = 0;
     b.p.queries = 0;
     b.p.group = 1;
     b.p.heads = static_cast<int>(a.of.k.size(2));
   }
   if (call.is_cpu()) return run_on_cpu(call, b, a.of);
-  if (run_service(call, a.of, a, results[0], grad_k, results[2])) return;
-  b.grads_by_vectors =
-      b.grad_k_element == 1 && fits_vectors({results[0], grad_k, results[2]}) ? 1 : 0;
+  if (!a.of.q_starts && run_service(call, a.of, a, grad_q, grad_k, grad_v)) return;
+  b.grads_by_vectors = b.grad_k_element == 1 && fits_vectors({grad_q, grad_k, grad_v}) ? 1 : 0;
   launch_backward(call, call.state<BackwardChoice>(), a.of, &b);
 }
+
+namespace {
 
 BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
                            OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
@@ -123,16 +121,20 @@ void plan_backward(Plan& plan, Tensor grad, Tensor q, Tensor k, Tensor v, Tensor
                    OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
                    OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
                    std::optional<double> scale, bool causal, int64_t window) {
-  plan_it(plan, gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias, slopes, scale,
-                         causal, window));
+  plan_gradient_pass(plan, gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias,
+                                    slopes, scale, causal, window));
+  plan.output(q.like());
+  plan.output(k.like());
+  plan.output(v.like());
 }
 void run_backward(Call& call, Results results, Tensor grad, Tensor q, Tensor k, Tensor v,
                   Tensor result, OptionalTensor lse, OptionalTensor grad_lse,
                   OptionalTensor lengths, OptionalTensor mask, OptionalTensor bias,
                   OptionalTensor slopes, std::optional<double> scale, bool causal, int64_t window) {
-  run_it(call, results,
-         gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias, slopes, scale, causal,
-                  window));
+  run_gradient_pass(call,
+                    gathered(grad, q, k, v, result, lse, grad_lse, lengths, mask, bias, slopes,
+                             scale, causal, window),
+                    results[0], results[1], results[2]);
 }
 
 }  // namespace

@@ -15,6 +15,16 @@ using TileSizes = opdock::KernelNumbers<64, 128>;
 constexpr auto kQueryTiles =
     OPDOCK_KERNEL_FAMILY("attention::backward_query_tiles", Halves, TileSizes);
 constexpr auto kKeyTiles = OPDOCK_KERNEL_FAMILY("attention::backward_key_tiles", Halves, TileSizes);
+constexpr auto kSequenceRowSums =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::row_sums", HeadSizes, opdock::RowTypes);
+constexpr auto kSequenceQueries =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::query_gradients", HeadSizes, opdock::RowTypes);
+constexpr auto kSequenceKeys =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::key_gradients", HeadSizes, opdock::RowTypes);
+constexpr auto kSequenceQueryTiles =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::query_tiles", TileSizes, Halves);
+constexpr auto kSequenceKeyTiles =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::key_tiles", TileSizes, Halves);
 
 // The parts of the workspace, in bytes from its beginning, each aligned to 256. Without logarithms
 // of sums attention runs once more, for the logarithms; its result is thrown away.
@@ -85,16 +95,24 @@ void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& 
     how.flags = opdock::detail::pdl_launch_flags(call, x * kv_heads * batch, threads);
     call.launch(kernel, how, *b);
   };
-  start(kRowSums(dtype), divide_up(rows, kRowThreads / 8), kRowThreads, 0);
+  const bool of_sequences = b->p.sequences > 0;
+  const int size = choice.size;
+  start(of_sequences ? kSequenceRowSums(size, dtype) : kRowSums(dtype),
+        tiles_of(b->p, rows, kRowThreads / 8), kRowThreads, 0);
+  const int each = choice.by_tiles ? kTileVectors : backward_rows(size);
+  const int64_t row_tiles = tiles_of(b->p, rows, each), key_tiles = tiles_of(b->p, b->p.keys, each);
   if (choice.by_tiles) {
-    const int bytes = backward_tile_bytes(choice.size);
-    start(kQueryTiles(dtype, choice.size), divide_up(rows, kTileVectors), kTileThreads, bytes);
-    start(kKeyTiles(dtype, choice.size), divide_up(b->p.keys, kTileVectors), kTileThreads, bytes);
+    const int bytes = backward_tile_bytes(size);
+    start(of_sequences ? kSequenceQueryTiles(size, dtype) : kQueryTiles(dtype, size), row_tiles,
+          kTileThreads, bytes);
+    start(of_sequences ? kSequenceKeyTiles(size, dtype) : kKeyTiles(dtype, size), key_tiles,
+          kTileThreads, bytes);
     return;
   }
-  const int each = backward_rows(choice.size);
-  start(kQueries(dtype, choice.size), divide_up(rows, each), kPlainThreads, 0);
-  start(kKeys(dtype, choice.size), divide_up(b->p.keys, each), kPlainThreads, 0);
+  start(of_sequences ? kSequenceQueries(size, dtype) : kQueries(dtype, size), row_tiles,
+        kPlainThreads, 0);
+  start(of_sequences ? kSequenceKeys(size, dtype) : kKeys(dtype, size), key_tiles, kPlainThreads,
+        0);
 }
 
 }  // namespace attention

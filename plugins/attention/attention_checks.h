@@ -61,9 +61,6 @@ inline Heads heads_of(Tensor x) {
   const auto step = [&](int32_t dim) { return x.size(dim) == 1 ? 0 : x.stride(dim); };
   return {x.raw(), step(0), step(1), step(2)};
 }
-inline RowNumbers row_numbers_of(Tensor x) {
-  return {x.raw(), x.stride(0), x.stride(1), x.stride(2), x.dtype().bytes() == 8};
-}
 inline Scales scales_of(const OptionalTensor& x) {
   if (!x) return {};
   return {static_cast<float*>(x->raw()), x->stride(0), x->stride(1), x->stride(2)};

@@ -14,6 +14,9 @@ namespace attention {
 
 // Rows of a unit of work, queries and heads that share keys; or keys.
 constexpr int kUnitRows = 8;
+constexpr int units_of(int64_t rows) {
+  return static_cast<int>((rows + kUnitRows - 1) / kUnitRows);
+}
 
 struct Job {
   opdock_dtype dtype;  // dtype of q: float32, float16, bfloat16 or float64

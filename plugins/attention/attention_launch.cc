@@ -18,6 +18,10 @@ constexpr auto kPromptByColumns =
     OPDOCK_KERNEL_FAMILY("attention::prompt_by_columns", Halves, HeadSizes);
 constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, HeadSizes,
                                              opdock::KernelNumbers<1, 2, 4, 8>);
+constexpr auto kSequencePrompt =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::prompt", HeadSizes, opdock::RowTypes);
+constexpr auto kSequencePlain =
+    OPDOCK_KERNEL_FAMILY("attention::sequences::plain", HeadSizes, opdock::RowTypes);
 constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, HeadSizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
@@ -71,7 +75,8 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
   const bool is_prompt =
-      has_matrices && p.cache == kSame && rows > kMaxDecodeRows && p.queries > kMaxDecodeQueries &&
+      has_matrices && p.cache == kSame &&
+      (p.sequences > 0 || (rows > kMaxDecodeRows && p.queries > kMaxDecodeQueries)) &&
       (by_columns ? !is_float && fits_vectors({q}) : !is_float || p.size <= 128) &&
       prompt_bytes(choice.size, q.dtype(), p) <= plan.facts().max_shared_bytes;
   if (is_prompt) {
@@ -80,6 +85,9 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   } else if (by_columns) {
     choice.kernel = choice.by_vectors ? Kernel::kColumns : Kernel::kPlain;
     choice.rows = choice.by_vectors || rows == 1 ? 1 : plain_rows(choice.size);
+  } else if (p.sequences > 0) {
+    choice.kernel = Kernel::kPlain;
+    choice.rows = plain_rows(choice.size);
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
     choice.kernel = Kernel::kDecode;
     choice.rows = kDecodeRows;
@@ -88,9 +96,9 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
     choice.kernel = Kernel::kPlain;
     choice.rows = rows == 1 ? 1 : plain_rows(choice.size);
   }
-  choice.row_tiles = static_cast<int>(divide_up(rows, choice.rows));
+  choice.row_tiles = static_cast<int>(tiles_of(p, rows, choice.rows));
   choice.splits = 1;
-  if (!is_prompt) {
+  if (!is_prompt && p.sequences == 0) {
     const int64_t blocks = q.size(0) * (p.heads / p.group) * choice.row_tiles;
     const int64_t seen = std::max<int64_t>(
         1, p.window > 0 ? std::min<int64_t>(p.keys, int64_t{p.window} + p.queries) : p.keys);
@@ -134,7 +142,9 @@ void launch(Call& call, const Choice& choice, Tensor q, void* workspace, Params*
   };
   const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;
   if (choice.kernel == Kernel::kPlain) {
-    start(kPlain(dtype, choice.size, choice.rows), blocks, kPlainThreads, 0, *p);
+    start(p->sequences > 0 ? kSequencePlain(choice.size, dtype)
+                           : kPlain(dtype, choice.size, choice.rows),
+          blocks, kPlainThreads, 0, *p);
   } else if (choice.kernel == Kernel::kColumns) {
     start(kColumns(dtype, choice.size), blocks, kColumnThreads, 0, *p);
   } else if (choice.kernel == Kernel::kDecode) {
@@ -143,8 +153,10 @@ void launch(Call& call, const Choice& choice, Tensor q, void* workspace, Params*
     const int64_t floats = kWarps * (2 * kDecodeRows + rows * choice.size);
     start(kDecode(dtype, choice.size, p->cache), blocks, kDecodeThreads, 4 * floats, *p);
   } else {
-    const uint32_t kernel = choice.kernel == Kernel::kPrompt ? kPrompt(dtype, choice.size)
-                                                             : kPromptByColumns(dtype, choice.size);
+    const uint32_t kernel = choice.kernel == Kernel::kPromptByColumns
+                                ? kPromptByColumns(dtype, choice.size)
+                            : p->sequences > 0 ? kSequencePrompt(choice.size, dtype)
+                                               : kPrompt(dtype, choice.size);
     start(kernel, blocks, prompt_threads(static_cast<int>(dtype.bytes())),
           prompt_bytes(choice.size, dtype, *p), *p);
   }

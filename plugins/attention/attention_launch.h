@@ -26,6 +26,12 @@ struct Choice {
   bool by_vectors;
 };
 
+// Returns how many blocks have a tile each of `count` rows or keys. For sequences there are some to
+// spare, as Params::first_tile() numbers tiles.
+inline int64_t tiles_of(const Params& p, int64_t count, int64_t tile_size) {
+  if (p.sequences == 0 || count == 0) return divide_up(count, tile_size);
+  return count / tile_size + p.sequences;
+}
 // Returns whether kernels can access all heads of the tensors [batch, token, head, element] by 16
 // bytes.
 bool fits_vectors(std::initializer_list<opdock::Tensor> tensors);

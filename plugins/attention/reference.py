@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""attention, its gradients and append_kv in PyTorch: the plugin's fallback. Computed in float64 if
-q is float64, else in float32; results have q's dtype."""
+"""attention, its gradients, both for sequences without padding too, and append_kv in PyTorch: the
+plugin's fallback. Computed in float64 if q is float64, else in float32; results have q's dtype."""
+
+import itertools
 
 import torch
 
@@ -41,6 +43,45 @@ def attention_backward(grad, q, k, v, result, lse=None, grad_lse=None, *, scale=
         one = one.transpose(1, 2).reshape(x.shape) if one.numel() else torch.zeros_like(x)
         grads.append(one.masked_fill(bad[:, None, None, None], float("nan")).to(q.dtype))
     return tuple(one.contiguous() for one in grads)
+
+
+def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, dtype=None, **options):
+    """Returns attention_forward's results of each sequence, one behind the other."""
+    result = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
+    lse = q.new_full((q.shape[1], len(q)), -float("inf"), dtype=dtype or torch.float32)
+    for at, of in _sequences(q, k, cu_seqlens_q, cu_seqlens_k):
+        one, sums = attention_forward(q[at][None], k[of][None], v[of][None], dtype=dtype, **options)
+        result[at], lse[:, at] = one[0], sums[0]
+    return result, lse
+
+
+def attention_varlen_backward(
+    grad, q, k, v, result, lse, grad_lse, cu_seqlens_q, cu_seqlens_k, **options
+):
+    """Returns the gradients of attention_varlen's q, k and v."""
+    grads = [torch.zeros(x.shape, dtype=q.dtype, device=q.device) for x in (q, k, v)]
+    for at, of in _sequences(q, k, cu_seqlens_q, cu_seqlens_k):
+        found = attention_backward(
+            *(x[at][None] for x in (grad, q)),
+            *(x[of][None] for x in (k, v)),
+            result[at][None],
+            None,
+            None if grad_lse is None else grad_lse[None, :, at],
+            **options,
+        )
+        for whole, part, one in zip(grads, (at, of, of), found, strict=True):
+            whole[part] = one[0]
+    return tuple(grads)
+
+
+def _sequences(q, k, cu_seqlens_q, cu_seqlens_k):
+    """Yields the slices of each sequence's queries and keys."""
+    starts = [x.tolist() for x in (cu_seqlens_q, cu_seqlens_k)]
+    for x, one in zip((q, k), starts, strict=True):
+        if one[0] != 0 or one != sorted(one) or one[-1] > len(x):
+            raise ValueError(f"found sequences at {one}, wanted rising numbers from 0 to {len(x)}")
+    slices = ([slice(*pair) for pair in itertools.pairwise(one)] for one in starts)
+    return zip(*slices, strict=True)
 
 
 def _weights(scores, lse):

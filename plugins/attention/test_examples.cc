@@ -67,6 +67,44 @@ static const ExamplesOf attention_examples([](Examples& examples) {
         {q, q, k, k, q, other_lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
         {q, q, k, k, q, lse, other_lse, no_one, mask, no_one, slopes, scale, yes, window}}});
 
+  Array* const ends = examples.output({3}, {}, Type::kInt32);  // two sequences' bounds
+  for (int64_t i = 0; i < 3; ++i) ends->set(i, static_cast<double>(2 * i));
+  const opdock_value all_q = examples.array({5, 4, 8}), all_k = examples.array({4, 2, 8}),
+                     all_half = examples.array({4, 2, 8}, {}, Type::kFloat16),
+                     all_three = examples.array({4, 3, 8}), all_lse = examples.array({4, 5}),
+                     seqlens = ends->value(), one_end = examples.array({1}, {}, Type::kInt32),
+                     across = examples.array({5, 4, 8}, {32, 1, 4});
+  examples.add(
+      {"attention",
+       "attention_varlen",
+       {all_q, all_k, all_k, seqlens, seqlens, slopes, scale, yes, window, no_one},
+       {examples.output({5, 4, 8}), examples.output({4, 5})},
+       {{q, all_k, all_k, seqlens, seqlens, slopes, scale, yes, window, no_one},
+        {across, all_k, all_k, seqlens, seqlens, slopes, scale, yes, window, no_one},
+        {all_q, all_half, all_half, seqlens, seqlens, slopes, scale, yes, window, no_one},
+        {all_q, all_three, all_three, seqlens, seqlens, slopes, scale, yes, window, no_one},
+        {all_q, all_k, all_q, seqlens, seqlens, slopes, scale, yes, window, no_one},
+        {all_q, all_k, all_k, slopes, seqlens, slopes, scale, yes, window, no_one},
+        {all_q, all_k, all_k, seqlens, one_end, slopes, scale, yes, window, no_one},
+        {all_q, all_k, all_k, seqlens, seqlens, scales, scale, yes, window, no_one},
+        {all_q, all_k, all_k, seqlens, seqlens, slopes, scale, no, window, no_one}}});
+  examples.add(
+      {"attention",
+       "attention_varlen_backward",
+       {all_q, all_q, all_k, all_k, all_q, all_lse, no_one, seqlens, seqlens, slopes, scale, yes,
+        window},
+       {examples.output({5, 4, 8}), examples.output({4, 2, 8}), examples.output({4, 2, 8})},
+       {{all_k, all_q, all_k, all_k, all_q, all_lse, no_one, seqlens, seqlens, slopes, scale, yes,
+         window},
+        {all_q, all_q, all_k, all_k, across, all_lse, no_one, seqlens, seqlens, slopes, scale, yes,
+         window},
+        {all_q, all_q, all_k, all_k, all_q, lse, no_one, seqlens, seqlens, slopes, scale, yes,
+         window},
+        {all_q, all_q, all_k, all_k, all_q, all_lse, lse, seqlens, seqlens, slopes, scale, yes,
+         window},
+        {all_q, all_q, all_k, all_k, all_q, all_lse, no_one, one_end, seqlens, slopes, scale, yes,
+         window}}});
+
   Array* const starts = examples.output({2}, {}, Type::kInt32);  // places that the caches have
   starts->set(0, 2);
   starts->set(1, 0);

@@ -287,6 +287,53 @@ TEST(AttentionBackwardLaunches, KernelsAndTheirGrids) {
   EXPECT_TRUE(found[0].kernel.starts_with("attention::prompt<")) << found[0].kernel;
 }
 
+// For sequences one behind the other there are tiles for all tokens, and one more for each sequence
+// and for what lies behind the last one, because tiles end where sequences do.
+TEST(AttentionVarlenLaunches, KernelsAndTheirGrids) {
+  static const Op forward("attention", "attention_varlen"),
+      backward("attention", "attention_varlen_backward");
+  const std::string space = "attention::sequences::";
+  for (const Type type : kTypes)
+    for (const RecordedGpu& gpu : {kHopper, kAmd})
+      for (const int odd : {0, 1}) {
+        Array q(type, {300, 8, 64}, {}, odd), k(type, {200, 4, 64}), out(type, q.shape());
+        Array starts(Type::kInt32, {6}), lse(Type::kFloat32, {8, 300}), grad_k(type, k.shape()),
+            grad_v(type, k.shape());
+        const opdock_value at = starts.value();
+        const bool tiles = gpu.type == OPDOCK_CUDA && odd == 0;
+        std::vector<Launch> found;
+        const Result result = forward.record({q.value(), k.value(), k.value(), at, at, none(),
+                                              none(), boolean(true), integer(0), none()},
+                                             {&out, &lse}, gpu, &found);
+        ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+        ASSERT_EQ(found.size(), 1u);
+        EXPECT_TRUE(found[0].kernel.starts_with(space + (tiles ? "prompt<64" : "plain<64")))
+            << found[0].kernel;
+        const int64_t each = !tiles ? 8 : type == Type::kFloat32 ? 128 : 64;
+        EXPECT_EQ(found[0].how.grid[0], 600 / each + 6);  // of two heads
+        EXPECT_EQ(found[0].how.grid[1], 4u);
+        EXPECT_EQ(found[0].how.grid[2], 1u);
+        found.clear();
+        const Result gradients =
+            backward.record({q.value(), q.value(), k.value(), k.value(), q.value(), lse.value(),
+                             none(), at, at, none(), none(), boolean(true), integer(0)},
+                            {&out, &grad_k, &grad_v}, gpu, &found);
+        ASSERT_EQ(gradients.status, OPDOCK_OK) << gradients.text;
+        ASSERT_EQ(found.size(), 3u);
+        const bool by_tiles = tiles && type != Type::kFloat32;
+        const std::string names[] = {space + "row_sums<64",
+                                     space + (by_tiles ? "query_tiles<64" : "query_gradients<64"),
+                                     space + (by_tiles ? "key_tiles<64" : "key_gradients<64")};
+        const int64_t step = by_tiles ? 64 : 4;
+        const int64_t blocks[] = {600 / 16 + 6, 600 / step + 6, 200 / step + 6};
+        for (size_t i = 0; i < 3; ++i) {
+          EXPECT_TRUE(found[i].kernel.starts_with(names[i])) << found[i].kernel;
+          EXPECT_EQ(found[i].how.grid[0], blocks[i]) << found[i].kernel;
+          EXPECT_LE(found[i].how.shared_bytes, gpu.max_shared_bytes);
+        }
+      }
+}
+
 // Returns the kernel of append_kv for heads of `size` elements, of which `angles` pairs are
 // rotated.
 std::string append_kernel(Type type, int64_t size, int64_t angles, Type table, bool interleaved,

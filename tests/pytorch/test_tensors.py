@@ -265,14 +265,16 @@ def test_autocast_leaves_the_scale_of_a_quantised_weight():
     torch.testing.assert_close(found, like, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["attention", "attention_forward"])
+@pytest.mark.parametrize("name", ["attention", "attention_forward", "attention_varlen"])
 def test_autocast_leaves_the_slopes_of_attention(name):
     op, slopes = getattr(OPS, name), torch.tensor([0.3, 0.1])
-    q, k, v = (torch.randn(1, 5, 2, 8) for _ in range(3))
+    starts = [torch.tensor([0, 5], dtype=torch.int32)] * 2 if "varlen" in name else []
+    q, k, v = (torch.randn(*([1] * (not starts)), 5, 2, 8) for _ in range(3))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = op(q, k, v, slopes=slopes, causal=True)
+        found = op(q, k, v, *starts, slopes=slopes, causal=True)
     q, k, v = (x.bfloat16() for x in (q, k, v))
-    torch.testing.assert_close(found, op(q, k, v, slopes=slopes, causal=True), rtol=0, atol=0)
+    wanted = op(q, k, v, *starts, slopes=slopes, causal=True)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 def test_norms_return_the_dtype_of_their_input():

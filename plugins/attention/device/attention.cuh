@@ -10,3 +10,4 @@
 #include "decode.cuh"
 #include "plain.cuh"
 #include "prompt.cuh"
+#include "sequences.cuh"

@@ -55,6 +55,12 @@ struct Params {
   Scales k_scale, v_scale;
   const int* lengths;  // one per batch; NULL: `keys`
   RowNumbers lse;      // where the logarithm of the sum of a row's exponentials goes
+  // Sequences that lie one behind the other, in tensors without batches: sequence s begins with
+  // query q_starts[s] and key k_starts[s], and ends where the next one begins. The last of them is
+  // what lies behind all others, and has queries that see no key. Strides by `batch` are then those
+  // by tokens, and `queries` and `keys` count all tokens. 0 sequences: there are batches.
+  const int *q_starts, *k_starts;
+  int sequences;
   int queries, keys, heads;
   int group, size;  // heads that share keys; elements of a head
   int cache;        // a Cache
@@ -69,6 +75,18 @@ struct Params {
   float* partial;  // [batch, heads of keys, tile, split, row of the tile, element]; splits > 1 only
   float* stats;    // likewise, each row's maximum and sum
 
+  // Returns where sequence s begins in starts: the first one with 0, others from 0 to total. Other
+  // numbers become the nearest of these.
+  OPDOCK_HOST_DEVICE static int start(const int* starts, int s, int total) {
+    const int at = s == 0 ? 0 : starts[s];
+    return at < 0 ? 0 : at > total ? total : at;
+  }
+  // Returns the number of the first tile that sequence s has. Each token has `each` rows of a tile;
+  // wherever a sequence begins and ends, its tiles end before the next one's begin.
+  OPDOCK_HOST_DEVICE int first_tile(const int* starts, int s, int total, int each,
+                                    int tile_size) const {
+    return start(starts, s, total) * each / tile_size + s;
+  }
   // Returns how many keys count for batch b; below 0: lengths[b] is out of range.
   OPDOCK_HOST_DEVICE int length(long long b) const {
     if (!lengths) return keys;

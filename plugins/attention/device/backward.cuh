@@ -33,14 +33,13 @@ struct RowSums {
   }
 };
 
-// Computes RowSums of all rows, a row for each eight threads.
-template <class T>
-OPDOCK_KERNEL(kRowThreads)
-backward_row_sums(BackwardParams b) {
-  pdl_wait_and_trigger();
+// Computes RowSums of all rows, a row for each eight threads. Form: Batches or Sequences.
+template <class T, class Form>
+OPDOCK_DEVICE void add_row_sums(const BackwardParams& b) {
   const Params& p = b.p;
   constexpr int kTeams = kRowThreads / kTeam;
-  const Block block(p, static_cast<int>(block_index()), kTeams, 0);
+  const Block block = Form::rows(p, static_cast<int>(block_index()), kTeams, 0);
+  if (Form::kMayBeEmpty && block.rows <= 0) return;
   const int team = thread_index() / kTeam, member = thread_index() % kTeam;
   const Row row(p, block, team);
   const T* const grad =
@@ -132,14 +131,13 @@ OPDOCK_DEVICE void add_teams(Part (&sums)[Count], int count, float* shared, cons
 }
 
 // The gradient of q, for a tile of rows and all keys that they see.
-template <class T, int Size>
-OPDOCK_KERNEL_BLOCKS(kPlainThreads, 1)
-backward_queries(BackwardParams b) {
-  pdl_wait_and_trigger();
+template <class T, int Size, class Form>
+OPDOCK_DEVICE void plain_query_gradients(const BackwardParams& b) {
   const Params& p = b.p;
   constexpr int kTeams = kPlainThreads / kTeam, kRows = backward_rows(Size);
   using Part = Share<T, Size>;
-  const Block block(p, static_cast<int>(block_index()), kRows, 0);
+  const Block block = Form::rows(p, static_cast<int>(block_index()), kRows, 0);
+  if (Form::kMayBeEmpty && block.rows <= 0) return;
   Part q[kRows], grad[kRows], sums[kRows];
   RowSums of[kRows];
   int first[kRows], end[kRows];
@@ -160,8 +158,8 @@ backward_queries(BackwardParams b) {
     const int key = base + thread_index() / kTeam;
     const int place = key < block.end ? key : block.end - 1;
     Part k, v;
-    k.load(p, p.k.data, p.k.at(block.batch, place, block.head), kSame, p.key_element);
-    v.load(p, p.v.data, p.v.at(block.batch, place, block.head), kSame);
+    k.load(p, p.k.data, p.k.at(block.key_batch, place, block.head), kSame, p.key_element);
+    v.load(p, p.v.data, p.v.at(block.key_batch, place, block.head), kSame);
     OPDOCK_UNROLL
     for (int r = 0; r < kRows; ++r) {
       float score, product;
@@ -189,10 +187,10 @@ struct KeyBlock {
 
   OPDOCK_DEVICE KeyBlock(const Params& p, const Block& block, int tile, int tile_keys)
       : first(tile * tile_keys) {
-    count = p.keys - first < tile_keys ? p.keys - first : tile_keys;
-    int first_query = 0, end_query = first < block.length ? p.queries : 0;
+    count = block.keys - first < tile_keys ? block.keys - first : tile_keys;
+    int first_query = 0, end_query = first < block.length ? block.queries : 0;
     if (p.causal) {
-      const int behind = block.length - p.queries;  // position of the first query
+      const int behind = block.length - block.queries;  // position of the first query
       if (first > behind) first_query = first - behind;
       const int64_t last = static_cast<int64_t>(first) + count - 1 - behind;
       if (p.window > 0 && last + p.window < end_query)
@@ -204,17 +202,17 @@ struct KeyBlock {
 };
 
 // The gradients of k and v, for a tile of keys and all rows that see them.
-template <class T, int Size>
-OPDOCK_KERNEL_BLOCKS(kPlainThreads, 1)
-backward_keys(BackwardParams b) {
-  pdl_wait_and_trigger();
+template <class T, int Size, class Form>
+OPDOCK_DEVICE void plain_key_gradients(const BackwardParams& b) {
   const Params& p = b.p;
   constexpr int kTeams = kPlainThreads / kTeam, kRows = backward_rows(Size);
   using Part = Share<T, Size>;
-  const Block block(p, 0, p.queries * p.group, 0);
-  const KeyBlock keys(p, block, static_cast<int>(block_index()), kRows);
+  int tile = static_cast<int>(block_index());
+  const Block block = Form::of_keys(p, kRows, &tile);
+  const KeyBlock keys(p, block, tile, kRows);
+  if (Form::kMayBeEmpty && keys.count <= 0) return;
   Part k[kRows], v[kRows], k_sums[kRows], v_sums[kRows];
-  const int last = block.length < p.keys ? block.length - 1 : p.keys - 1;
+  const int last = block.length < block.keys ? block.length - 1 : block.keys - 1;
   OPDOCK_UNROLL
   for (int r = 0; r < kRows; ++r) {
     k[r].clear();
@@ -223,8 +221,8 @@ backward_keys(BackwardParams b) {
     v_sums[r].clear();
     if (r >= keys.count || keys.first + r > last) continue;  // it is not read
     const int key = keys.first + r;
-    k[r].load(p, p.k.data, p.k.at(block.batch, key, block.head), kSame, p.key_element);
-    v[r].load(p, p.v.data, p.v.at(block.batch, key, block.head), kSame);
+    k[r].load(p, p.k.data, p.k.at(block.key_batch, key, block.head), kSame, p.key_element);
+    v[r].load(p, p.v.data, p.v.at(block.key_batch, key, block.head), kSame);
   }
   for (int base = keys.first_row; base < keys.end_row; base += kTeams) {
     const int number = base + thread_index() / kTeam;
@@ -251,16 +249,37 @@ backward_keys(BackwardParams b) {
   const float bad = block.is_bad ? bits_float(0x7fc00000u) : 0.0f;
   add_teams<Size>(k_sums, keys.count, shared, [&](int r, int element, float sum) {
     if (element < p.size)
-      static_cast<T*>(b.grad_k.data)[b.grad_k.at(block.batch, keys.first + r, block.head) +
+      static_cast<T*>(b.grad_k.data)[b.grad_k.at(block.key_batch, keys.first + r, block.head) +
                                      element * b.grad_k_element] =
           from_float<T>(sum * b.scale + bad);
   });
   add_teams<Size>(v_sums, keys.count, shared, [&](int r, int element, float sum) {
     if (element < p.size)
       static_cast<T*>(
-          b.grad_v.data)[b.grad_v.at(block.batch, keys.first + r, block.head) + element] =
+          b.grad_v.data)[b.grad_v.at(block.key_batch, keys.first + r, block.head) + element] =
           from_float<T>(sum + bad);
   });
+}
+
+template <class T>
+OPDOCK_KERNEL(kRowThreads)
+backward_row_sums(BackwardParams b) {
+  pdl_wait_and_trigger();
+  add_row_sums<T, Batches>(b);
+}
+
+template <class T, int Size>
+OPDOCK_KERNEL_BLOCKS(kPlainThreads, 1)
+backward_queries(BackwardParams b) {
+  pdl_wait_and_trigger();
+  plain_query_gradients<T, Size, Batches>(b);
+}
+
+template <class T, int Size>
+OPDOCK_KERNEL_BLOCKS(kPlainThreads, 1)
+backward_keys(BackwardParams b) {
+  pdl_wait_and_trigger();
+  plain_key_gradients<T, Size, Batches>(b);
 }
 
 }  // namespace attention

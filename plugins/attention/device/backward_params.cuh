@@ -16,14 +16,15 @@ struct BackwardParams {
   long long grad_element, grad_k_element;
   RowNumbers lse, grad_lse;  // lse.data is NULL on the CPU only: there it is computed again
   float scale;               // p.scale, not multiplied by log2(e)
-  // [batch, head, query, 2], float on a GPU and double on the CPU: what is subtracted from the
-  // scores of a row, infinity for a row that sees nothing; and the sum of grad * result - grad_lse.
+  // [batch, head, query, 2], for sequences [head, query of all, 2]; float on a GPU and double on
+  // the CPU: what is subtracted from the scores of a row, infinity for a row that sees nothing; and
+  // the sum of grad * result - grad_lse.
   void* rows;
   int grads_by_vectors;  // grad_q, grad_k and grad_v can be written by 16 bytes
 
   // Returns where a row's two numbers are in `rows`.
   OPDOCK_HOST_DEVICE long long row_at(long long b, long long head, long long query) const {
-    return 2 * ((b * p.heads + head) * p.queries + query);
+    return 2 * ((p.sequences > 0 ? b : b * p.heads * p.queries) + head * p.queries + query);
   }
 };
 

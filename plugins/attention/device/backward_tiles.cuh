@@ -164,13 +164,15 @@ OPDOCK_DEVICE void for_stream(int begin, int end, const Copy& copy, const Use& u
   }
 }
 
-template <class T, int Size>
+// Form: Batches or Sequences.
+template <class T, int Size, class Form>
 OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
   const Params& p = b.p;
   const int index = static_cast<int>(block_index());
   // Blocks of later queries begin first if these see more keys.
   const int tile = p.causal ? static_cast<int>(grid_blocks()) - 1 - index : index;
-  const Block block(p, tile, kTileVectors, 0);
+  const Block block = Form::rows(p, tile, kTileVectors, 0);
+  if (Form::kMayBeEmpty && block.rows <= 0) return;
   T* const fixed = dynamic_shared<T>();
   T* const stages = fixed + 2 * kTileVectors * Size;
   const WarpTile<T, Size> warp;
@@ -181,11 +183,9 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
   of[1].load(b, block, rows[1]);
   // The range of keys that at least one of this warp's rows sees.
   const int last_row = first_row + kStep < block.rows ? first_row + kStep - 1 : block.rows - 1;
-  const int some_first = p.first(p.position(block.length, block.query_of(p, first_row)));
+  const int some_first = p.first(block.position(block.query_of(p, first_row)));
   const int some_end =
-      first_row < block.rows
-          ? p.end(block.length, p.position(block.length, block.query_of(p, last_row)))
-          : 0;
+      first_row < block.rows ? p.end(block.length, block.position(block.query_of(p, last_row))) : 0;
   const bool has_added = p.mask.data || p.bias.data || p.slopes;
   typename WarpTile<T, Size>::Sums sums = {};
   if (block.first < block.end) {
@@ -205,8 +205,8 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
           p,
           [&](int vector, int tensor) {
             const int key = first + vector < block.end ? first + vector : block.end - 1;
-            return tensor == 0 ? k + p.k.at(block.batch, key, block.head)
-                               : v + p.v.at(block.batch, key, block.head);
+            return tensor == 0 ? k + p.k.at(block.key_batch, key, block.head)
+                               : v + p.v.at(block.key_batch, key, block.head);
           },
           false, stages + stage * 2 * kStreamVectors * Size);
     };
@@ -254,12 +254,13 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
   }
 }
 
-template <class T, int Size>
+template <class T, int Size, class Form>
 OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
   const Params& p = b.p;
-  const int tile = static_cast<int>(block_index());
-  const Block block(p, 0, p.queries * p.group, 0);
+  int tile = static_cast<int>(block_index());
+  const Block block = Form::of_keys(p, kTileVectors, &tile);
   const KeyBlock keys(p, block, tile, kTileVectors);
+  if (Form::kMayBeEmpty && keys.count <= 0) return;
   const int warp_number = thread_index() / 32;
   const KeyBlock own(p, block, tile * (kTileVectors / kStep) + warp_number, kStep);
   T* const fixed = dynamic_shared<T>();
@@ -277,8 +278,8 @@ OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
         [&](int vector, int tensor) {
           const int key =
               keys.first + vector < block.length ? keys.first + vector : block.length - 1;
-          return tensor == 0 ? k + p.k.at(block.batch, key, block.head)
-                             : v + p.v.at(block.batch, key, block.head);
+          return tensor == 0 ? k + p.k.at(block.key_batch, key, block.head)
+                             : v + p.v.at(block.key_batch, key, block.head);
         },
         true, fixed);
     const auto copy = [&](int first, int stage) {
@@ -316,7 +317,7 @@ OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
             OPDOCK_UNROLL
             for (int i = 0; i < 2; ++i) {
               const int key = own.first + warp.g + 8 * i;
-              if (key < p.keys) score[s][2 * i + j] = added(p, score[s][2 * i + j], key);
+              if (key < block.keys) score[s][2 * i + j] = added(p, score[s][2 * i + j], key);
             }
           }
         }
@@ -342,9 +343,11 @@ OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
   OPDOCK_UNROLL
   for (int i = 0; i < 2; ++i) {
     const int key = own.first + warp.g + 8 * i;
-    if (key >= p.keys) continue;
-    T* const grad_k = static_cast<T*>(b.grad_k.data) + b.grad_k.at(block.batch, key, block.head);
-    T* const grad_v = static_cast<T*>(b.grad_v.data) + b.grad_v.at(block.batch, key, block.head);
+    if (key >= block.keys) continue;
+    T* const grad_k =
+        static_cast<T*>(b.grad_k.data) + b.grad_k.at(block.key_batch, key, block.head);
+    T* const grad_v =
+        static_cast<T*>(b.grad_v.data) + b.grad_v.at(block.key_batch, key, block.head);
     warp.store(b, key_sums, i, block.is_bad ? bad : b.scale, grad_k, b.grad_k_element);
     warp.store(b, value_sums, i, block.is_bad ? bad : 1.0f, grad_v, 1);
   }
@@ -355,7 +358,7 @@ OPDOCK_KERNEL_BLOCKS(kTileThreads, 2)
 backward_query_tiles(BackwardParams b) {
   pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
-    query_tile<T, Size>(b);
+    query_tile<T, Size, Batches>(b);
   } else {
     trap();  // the host chooses another kernel
   }
@@ -366,7 +369,7 @@ OPDOCK_KERNEL_BLOCKS(kTileThreads, 2)
 backward_key_tiles(BackwardParams b) {
   pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
-    key_tile<T, Size>(b);
+    key_tile<T, Size, Batches>(b);
   } else {
     trap();  // the host chooses another kernel
   }

@@ -27,15 +27,15 @@ columns(Params p) {
   const int first_value = thread / kMembers, element = thread % kMembers * kPiece;
   const int index = static_cast<int>(block_index());
   const int number = index / p.splits, split = index - number * p.splits;
-  const Block block(p, number, 1, split);
+  const Block block = Batches::rows(p, number, 1, split);
   const Row row(p, block, 0);
   const T* const query = static_cast<const T*>(p.q.data) + p.q.at(block.batch, row.query, row.head);
   for (int i = thread; i < Size; i += kColumnThreads)
     q[i] = i < p.size ? to_float(query[i]) * p.scale : 0.0f;
   block_barrier();
 
-  const T* const keys = static_cast<const T*>(p.k.data) + p.k.at(block.batch, 0, block.head);
-  const T* const values = static_cast<const T*>(p.v.data) + p.v.at(block.batch, 0, block.head);
+  const T* const keys = static_cast<const T*>(p.k.data) + p.k.at(block.key_batch, 0, block.head);
+  const T* const values = static_cast<const T*>(p.v.data) + p.v.at(block.key_batch, 0, block.head);
   const bool has_added = p.mask.data || p.bias.data || p.slopes;
   const int seen = row.first < block.first ? block.first : row.first;
   float most = -infinity(), sum = 0, out[kPiece] = {};

@@ -111,8 +111,8 @@ struct CacheReader {
   int last;
 
   OPDOCK_DEVICE CacheReader(const Params& p, const Block& block)
-      : keys(static_cast<const Element*>(p.k.data) + p.k.at(block.batch, 0, block.head)),
-        values(static_cast<const Element*>(p.v.data) + p.v.at(block.batch, 0, block.head)),
+      : keys(static_cast<const Element*>(p.k.data) + p.k.at(block.key_batch, 0, block.head)),
+        values(static_cast<const Element*>(p.v.data) + p.v.at(block.key_batch, 0, block.head)),
         key_step(p.k.token),
         value_step(p.v.token),
         last(block.end - 1) {}
@@ -144,7 +144,7 @@ template <class T, int Size, int Kind>
 OPDOCK_DEVICE void decode_rows(const Params& p) {
   const int index = static_cast<int>(block_index());
   const int number = index / p.splits, split = index - number * p.splits;
-  const Block block(p, number, kDecodeRows, split);
+  const Block block = Batches::rows(p, number, kDecodeRows, split);
   const int warp = thread_index() / 32;
   constexpr int kWarps = kDecodeThreads / 32;
   using Of = FewRows<T, Size, Kind>;

@@ -54,18 +54,16 @@ struct Share {
   }
 };
 
-// kRows: upper bound of a block's rows. A decoded token has few, and with one row more blocks run
-// at once.
-template <class T, int Size, int kRows>
-OPDOCK_KERNEL_BLOCKS(kPlainThreads, kRows == 1 ? 2 : 1)
-plain(Params p) {
-  pdl_wait_and_trigger();
+// kRows: upper bound of a block's rows. Form: Batches or Sequences.
+template <class T, int Size, int kRows, class Form>
+OPDOCK_DEVICE void plain_rows_of(const Params& p) {
   constexpr int kTeams = kPlainThreads / kTeam;
   using Part = Share<T, Size>;
   constexpr int kOwn = Part::kPieces * Part::kPiece;
   const int index = static_cast<int>(block_index());
   const int number = index / p.splits, split = index - number * p.splits;
-  const Block block(p, number, kRows, split);
+  const Block block = Form::rows(p, number, kRows, split);
+  if (Form::kMayBeEmpty && block.rows <= 0) return;
   const int team = thread_index() / kTeam;
   Part q[kRows], out[kRows];
   float most[kRows], sum[kRows];
@@ -86,8 +84,8 @@ plain(Params p) {
     const int key = base + team;
     const int place = key < block.end ? key : block.end - 1;
     Part k, v;
-    k.load(p, p.k.data, p.k.at(block.batch, place, block.head), p.cache, p.key_element);
-    v.load(p, p.v.data, p.v.at(block.batch, place, block.head), p.cache);
+    k.load(p, p.k.data, p.k.at(block.key_batch, place, block.head), p.cache, p.key_element);
+    v.load(p, p.v.data, p.v.at(block.key_batch, place, block.head), p.cache);
     float k_scale = p.scale, v_scale = 1;
     if (p.cache != kSame) {
       k_scale *= scale_at(p.k_scale, block, place);
@@ -150,6 +148,14 @@ plain(Params p) {
   }
   block_barrier();
   finish_rows<T, Size>(p, block, split, kPlainThreads / warp_width(), stats, sums, kRows);
+}
+
+// A decoded token has few rows, and with one row more blocks run at once.
+template <class T, int Size, int kRows>
+OPDOCK_KERNEL_BLOCKS(kPlainThreads, kRows == 1 ? 2 : 1)
+plain(Params p) {
+  pdl_wait_and_trigger();
+  plain_rows_of<T, Size, kRows, Batches>(p);
 }
 
 }  // namespace attention

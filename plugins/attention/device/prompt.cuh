@@ -15,7 +15,7 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
                              int stride, T* to) {
   constexpr int kKeys = prompt_keys(sizeof(T));
   constexpr int kEach = 16 / sizeof(T), kVectors = Size / kEach;
-  const T* const data = static_cast<const T*>(from.data) + from.at(block.batch, 0, block.head);
+  const T* const data = static_cast<const T*>(from.data) + from.at(block.key_batch, 0, block.head);
   OPDOCK_UNROLL
   for (int i = 0; i < kKeys * kVectors / prompt_threads(sizeof(T)); ++i) {
     const int at = i * prompt_threads(sizeof(T)) + thread_index();
@@ -31,7 +31,7 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
 template <class T, int Size>
 OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, T* to) {
   constexpr int kVectors = prompt_keys(sizeof(T)) / 8;
-  const T* const data = static_cast<const T*>(p.k.data) + p.k.at(block.batch, 0, block.head);
+  const T* const data = static_cast<const T*>(p.k.data) + p.k.at(block.key_batch, 0, block.head);
   OPDOCK_UNROLL
   for (int i = 0; i < Size * kVectors / prompt_threads(sizeof(T)); ++i) {
     const int at = i * prompt_threads(sizeof(T)) + thread_index();
@@ -42,13 +42,15 @@ OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, 
   }
 }
 
-template <class T, int Size, bool ByColumns>
+// Form: Batches or Sequences.
+template <class T, int Size, bool ByColumns, class Form>
 OPDOCK_DEVICE void prompt_rows(const Params& p) {
   // Blocks of later queries begin first if these see more keys.
   const int index = static_cast<int>(block_index());
   const int number = p.causal ? p.row_tiles - 1 - index : index;
   constexpr int kRows = prompt_threads(sizeof(T)) / 2;
-  const Block block(p, number, kRows, 0);
+  const Block block = Form::rows(p, number, kRows, 0);
+  if (Form::kMayBeEmpty && block.rows <= 0) return;
   Tile<T, Size, ByColumns> tile;
   const int warp = thread_index() / 32;
   const int first_row = warp * kStep;
@@ -57,8 +59,8 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
   // Ranges of keys that at least one of this warp's rows sees, and that all of them see. A warp
   // without rows sees none.
   const int last_row = first_row + kStep < block.rows ? first_row + kStep - 1 : block.rows - 1;
-  const int some_first = p.first(p.position(block.length, block.query_of(p, first_row)));
-  const int high = p.position(block.length, block.query_of(p, last_row));
+  const int some_first = p.first(block.position(block.query_of(p, first_row)));
+  const int high = block.position(block.query_of(p, last_row));
   const int some_end = first_row < block.rows ? p.end(block.length, high) : 0;
   const int all_first = block.all_first(p, last_row), all_end = block.all_end(p, first_row);
 
@@ -121,7 +123,7 @@ OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt(Params p) {
   pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
-    prompt_rows<T, Size, false>(p);
+    prompt_rows<T, Size, false, Batches>(p);
   } else {
     trap();  // the host chooses another kernel
   }
@@ -132,7 +134,7 @@ OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt_by_columns(Params p) {
   pdl_wait_and_trigger();
   if constexpr (kHasMatrices) {
-    prompt_rows<T, Size, true>(p);
+    prompt_rows<T, Size, true, Batches>(p);
   } else {
     trap();  // the host chooses another kernel
   }

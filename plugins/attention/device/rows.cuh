@@ -15,34 +15,66 @@ inline constexpr float kLn2 = 0.693147181f;
 
 // The rows and keys of a block. Keys and rows are fewer than 2^31.
 struct Block {
-  int batch, head;  // batch and head of the keys
-  int length;       // number of keys that count; 0 also if the length is out of range
+  int batch, key_batch;  // what is multiplied by the strides of queries, and by those of keys
+  int head;              // of the keys
+  int queries, keys;     // numbers of them
+  int length;            // number of keys that count; 0 also if the length is out of range
+  bool is_bad;           // the length is out of range: everything becomes NaN
   int first_row, rows;
   int first, end;  // range of keys that at least one of the rows sees
-  bool is_bad;     // the length is out of range: everything becomes NaN
 
-  // Describes tile_rows rows from row tile * tile_rows on; split: which part of the keys.
-  OPDOCK_DEVICE Block(const Params& p, int tile, int tile_rows, int split)
-      : batch(static_cast<int>(block_index_z())), head(static_cast<int>(block_index_y())) {
-    const int found = p.length(batch);
-    is_bad = found < 0;
-    length = is_bad ? 0 : found;
-    first_row = tile * tile_rows;
-    const int left = p.queries * p.group - first_row;
-    rows = left < tile_rows ? left : tile_rows;
-    first = p.first(p.position(length, query_of(p, 0))) + split * p.part;
-    end = p.end(length, p.position(length, query_of(p, rows - 1)));
+  // Describes a batch, without rows. found: how many keys count, or a number below 0.
+  OPDOCK_DEVICE Block(int of_batch, int of_key_batch, int of_queries, int of_keys, int found)
+      : batch(of_batch),
+        key_batch(of_key_batch),
+        head(static_cast<int>(block_index_y())),
+        queries(of_queries),
+        keys(of_keys),
+        length(found < 0 ? 0 : found),
+        is_bad(found < 0) {}
+  // Sets at most `most` rows from row `from` on; split: which part of the keys.
+  OPDOCK_DEVICE void set_rows(const Params& p, int from, int most, int split) {
+    first_row = from;
+    const int left = queries * p.group - from;
+    rows = left < most ? left : most;
+    first = p.first(position(query_of(p, 0))) + split * p.part;
+    end = p.end(length, position(query_of(p, rows - 1)));
     if (p.splits > 1 && end > first + p.part) end = first + p.part;
   }
+
+  // Returns the position of a query among the keys: the last query is at the last key.
+  OPDOCK_DEVICE int position(int query) const { return length - queries + query; }
   OPDOCK_DEVICE int query_of(const Params& p, int row) const {
     return p.group == 1 ? first_row + row : (first_row + row) / p.group;
   }
   // all_first() and all_end() bound the range of keys that all rows from `row` to last_row see.
   OPDOCK_DEVICE int all_first(const Params& p, int last_row) const {
-    return p.first(p.position(length, query_of(p, last_row)));
+    return p.first(position(query_of(p, last_row)));
   }
   OPDOCK_DEVICE int all_end(const Params& p, int row) const {
-    return p.end(length, p.position(length, query_of(p, row)));
+    return p.end(length, position(query_of(p, row)));
+  }
+};
+
+// Batches: block_index_z() is the number of one. The kernels for sequences have the same functions.
+struct Batches {
+  static constexpr bool kMayBeEmpty = false;  // whether a block may be without rows, or keys
+
+  OPDOCK_DEVICE static Block of(const Params& p) {
+    const int batch = static_cast<int>(block_index_z());
+    return {batch, batch, p.queries, p.keys, p.length(batch)};
+  }
+  // Describes the rows of a tile.
+  OPDOCK_DEVICE static Block rows(const Params& p, int tile, int tile_rows, int split) {
+    Block block = of(p);
+    block.set_rows(p, tile * tile_rows, tile_rows, split);
+    return block;
+  }
+  // Describes all rows that share the keys of tile *tile, of tile_keys keys.
+  OPDOCK_DEVICE static Block of_keys(const Params& p, int /*tile_keys*/, int* /*tile*/) {
+    Block block = of(p);
+    block.set_rows(p, 0, p.queries * p.group, 0);
+    return block;
   }
 };
 
@@ -56,7 +88,7 @@ struct Row {
     const int at = exists ? row : 0;
     query = block.query_of(p, at);
     head = block.head * p.group + (block.first_row + at - query * p.group);
-    const int position = p.position(block.length, query);
+    const int position = block.position(query);
     first = p.first(position);
     end = exists ? p.end(block.length, position) : 0;
     end = end < block.end ? end : block.end;
@@ -74,7 +106,7 @@ struct RowAdded {
       : mask(row_of(p.mask, block, row)),
         bias(row_of(p.bias, block, row)),
         slope(p.slopes ? p.slopes[row.head] * kLog2E : 0.0f),
-        position(p.position(block.length, row.query)) {}
+        position(block.position(row.query)) {}
 
   OPDOCK_DEVICE float operator()(const Params& p, float score, int key) const {
     if (mask) score = opdock::fma(at(p.mask, mask, key), kLog2E, score);
@@ -96,7 +128,7 @@ struct RowAdded {
 
 // Returns the scale of a key or of a value.
 OPDOCK_DEVICE float scale_at(const Scales& scales, const Block& block, int key) {
-  return scales.data[scales.at(block.batch, key, block.head)];
+  return scales.data[scales.at(block.key_batch, key, block.head)];
 }
 
 // Returns 2^(x - most), also if nothing has been seen yet and both are -infinity.
