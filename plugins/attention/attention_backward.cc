@@ -27,7 +27,8 @@ bool is_usable(const OptionalTensor& lse, Tensor q) {
   return lse && (q.dtype() != dtype_of<double>() || lse->dtype() == q.dtype());
 }
 
-// Fills in everything except the results, which do not exist while planning.
+}  // namespace
+
 BackwardParams make_backward_params(const BackwardArguments& a) {
   BackwardParams b = {};
   b.p = make_params(a.of);
@@ -41,9 +42,7 @@ BackwardParams make_backward_params(const BackwardArguments& a) {
   return b;
 }
 
-}  // namespace
-
-void plan_gradient_pass(Plan& plan, const BackwardArguments& a) {
+void check_gradient(const Plan& plan, const BackwardArguments& a) {
   check_queries(plan, a.of.q);
   check(a.of.k, "k").same_dtype_as(a.of.q, "q");
   check_arguments(plan, a.of);
@@ -51,10 +50,15 @@ void plan_gradient_pass(Plan& plan, const BackwardArguments& a) {
   check(a.result, "result").same_dtype_as(a.of.q, "q").same_shape_as(a.of.q, "q");
   check_row_numbers(a.lse, "lse", a.of.q);
   check_row_numbers(a.grad_lse, "grad_lse", a.of.q);
-  if (plan.is_cpu()) {
-    plan.workspace(static_cast<uint64_t>(a.of.q.numel() / a.of.q.size(3)) * 2 * sizeof(double));
-    return;
-  }
+}
+
+uint64_t row_bytes_on_cpu(Tensor q) {
+  return static_cast<uint64_t>(q.numel() / q.size(3)) * 2 * sizeof(double);
+}
+
+void plan_gradient_pass(Plan& plan, const BackwardArguments& a) {
+  check_gradient(plan, a);
+  if (plan.is_cpu()) return plan.workspace(row_bytes_on_cpu(a.of.q));
   const BackwardChoice choice =
       choose_backward(plan, a.of, a.grad, a.result, make_backward_params(a));
   uint64_t bytes = 0;
@@ -106,8 +110,6 @@ void run_gradient_pass(Call& call, const BackwardArguments& a, Tensor grad_q, Te
   launch_backward(call, call.state<BackwardChoice>(), a.of, &b);
 }
 
-namespace {
-
 BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
                            OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
                            OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
@@ -116,6 +118,8 @@ BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor res
       {grad, result, lse, grad_lse},
       {q, k, v, lengths, mask, bias, slopes, std::nullopt, std::nullopt, scale, causal, window}};
 }
+
+namespace {
 
 void plan_backward(Plan& plan, Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
                    OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,

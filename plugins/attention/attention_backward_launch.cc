@@ -45,6 +45,17 @@ struct Places {
   }
 };
 
+// Launches x blocks for each batch and head of keys.
+void start(Call& call, const Arguments& of, uint32_t kernel, int64_t x, int threads,
+           int shared_bytes, const BackwardParams& b) {
+  const int64_t batch = of.q.size(0), kv_heads = of.k.size(2);
+  if (x * kv_heads * batch == 0) return;
+  opdock::Launch how = {opdock::Dim3(x, kv_heads, batch), threads,
+                        static_cast<uint32_t>(shared_bytes)};
+  how.flags = opdock::detail::pdl_launch_flags(call, x * kv_heads * batch, threads);
+  call.launch(kernel, how, b);
+}
+
 }  // namespace
 
 BackwardChoice choose_backward(const Plan& plan, const Arguments& of, Tensor grad, Tensor result,
@@ -68,9 +79,9 @@ uint64_t backward_workspace_bytes(const BackwardChoice& choice, Tensor q) {
   return Places(choice, q).end;
 }
 
-void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& of,
+void launch_row_sums(Call& call, const BackwardChoice& choice, const Arguments& of,
                      BackwardParams* b) {
-  const int64_t batch = of.q.size(0), kv_heads = of.k.size(2), heads = of.q.size(2);
+  const int64_t heads = of.q.size(2);
   const int64_t rows = int64_t{b->p.queries} * b->p.group;
   const opdock::Dtype dtype = of.q.dtype();
   char* const workspace = static_cast<char*>(call.workspace());
@@ -88,31 +99,31 @@ void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& 
   b->p.scale *= 1.44269504f;
   b->p.splits = 1;
   b->p.by_vectors = choice.by_vectors;
-  const auto start = [&](uint32_t kernel, int64_t x, int threads, int shared_bytes) {
-    if (x * kv_heads * batch == 0) return;
-    opdock::Launch how = {opdock::Dim3(x, kv_heads, batch), threads,
-                          static_cast<uint32_t>(shared_bytes)};
-    how.flags = opdock::detail::pdl_launch_flags(call, x * kv_heads * batch, threads);
-    call.launch(kernel, how, *b);
-  };
+  start(call, of, b->p.sequences > 0 ? kSequenceRowSums(choice.size, dtype) : kRowSums(dtype),
+        tiles_of(b->p, rows, kRowThreads / 8), kRowThreads, 0, *b);
+}
+
+void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& of,
+                     BackwardParams* b) {
+  launch_row_sums(call, choice, of, b);
+  const int64_t rows = int64_t{b->p.queries} * b->p.group;
+  const opdock::Dtype dtype = of.q.dtype();
   const bool of_sequences = b->p.sequences > 0;
   const int size = choice.size;
-  start(of_sequences ? kSequenceRowSums(size, dtype) : kRowSums(dtype),
-        tiles_of(b->p, rows, kRowThreads / 8), kRowThreads, 0);
   const int each = choice.by_tiles ? kTileVectors : backward_rows(size);
   const int64_t row_tiles = tiles_of(b->p, rows, each), key_tiles = tiles_of(b->p, b->p.keys, each);
   if (choice.by_tiles) {
     const int bytes = backward_tile_bytes(size);
-    start(of_sequences ? kSequenceQueryTiles(size, dtype) : kQueryTiles(dtype, size), row_tiles,
-          kTileThreads, bytes);
-    start(of_sequences ? kSequenceKeyTiles(size, dtype) : kKeyTiles(dtype, size), key_tiles,
-          kTileThreads, bytes);
+    start(call, of, of_sequences ? kSequenceQueryTiles(size, dtype) : kQueryTiles(dtype, size),
+          row_tiles, kTileThreads, bytes, *b);
+    start(call, of, of_sequences ? kSequenceKeyTiles(size, dtype) : kKeyTiles(dtype, size),
+          key_tiles, kTileThreads, bytes, *b);
     return;
   }
-  start(of_sequences ? kSequenceQueries(size, dtype) : kQueries(dtype, size), row_tiles,
-        kPlainThreads, 0);
-  start(of_sequences ? kSequenceKeys(size, dtype) : kKeys(dtype, size), key_tiles, kPlainThreads,
-        0);
+  start(call, of, of_sequences ? kSequenceQueries(size, dtype) : kQueries(dtype, size), row_tiles,
+        kPlainThreads, 0, *b);
+  start(call, of, of_sequences ? kSequenceKeys(size, dtype) : kKeys(dtype, size), key_tiles,
+        kPlainThreads, 0, *b);
 }
 
 }  // namespace attention

@@ -23,7 +23,10 @@ struct BackwardChoice {
 BackwardChoice choose_backward(const Plan& plan, const Arguments& of, Tensor grad, Tensor result,
                                const BackwardParams& b);
 uint64_t backward_workspace_bytes(const BackwardChoice& choice, Tensor q);
-// Fills in the rest of b and launches the kernels.
+// Fills in the rest of b, except the gradients, and launches the kernels that compute b->rows.
+void launch_row_sums(Call& call, const BackwardChoice& choice, const Arguments& of,
+                     BackwardParams* b);
+// Does that too, and launches the kernels of the gradients of q, k and v.
 void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& of,
                      BackwardParams* b);
 

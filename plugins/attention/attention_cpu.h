@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
+#include "device/added_params.cuh"
 #include "device/append_params.cuh"
-#include "device/backward_params.cuh"
 #include "opdock/plugin.h"
 #include "opdock/simd_level.hpp"
 
@@ -45,6 +45,10 @@ OPDOCK_SIMD_DECLARE(
     // Computes the gradients of k and v for units begin … end - 1: unit (batch * heads of keys +
     // head of keys) * key_units + part, of kUnitRows keys each.
     void backward_keys(const BackwardJob& job, int64_t begin, int64_t end);
+    // Computes rows begin … end - 1 of the gradient of what is added to the scores: row (batch *
+    // heads + head) * queries + query, of those that the result has. sums: room for p.keys doubles.
+    void added_units(const BackwardJob& job, const AddedParams& a, double* sums, int64_t begin,
+                     int64_t end);
     // Appends tokens begin … end - 1 of all batches; their places must exist.
     void append_tokens(const AppendJob& job, int64_t begin, int64_t end))
 

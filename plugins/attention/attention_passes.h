@@ -16,6 +16,16 @@ struct BackwardArguments : Gradient {
 // Check the arguments and plan workspace and state; the op describes its results.
 void plan_forward_pass(Plan& plan, const Arguments& of, bool wants_lse);
 void plan_gradient_pass(Plan& plan, const BackwardArguments& a);
+// What the gradients of q, k and v have in common with those of what is added to the scores: the
+// arguments from an op's; checks of them; their parameters, except the results, which do not exist
+// while planning; and the bytes of BackwardParams::rows on the CPU.
+BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
+                           OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
+                           OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
+                           std::optional<double> scale, bool causal, int64_t window);
+void check_gradient(const Plan& plan, const BackwardArguments& a);
+BackwardParams make_backward_params(const BackwardArguments& a);
+uint64_t row_bytes_on_cpu(Tensor q);
 // out, grad_q, grad_k, grad_v: [batch, token, head, element]; lse: [batch, head, query], if wanted.
 void run_forward_pass(opdock::Call& call, Tensor out, const OptionalTensor& lse,
                       const Arguments& of);

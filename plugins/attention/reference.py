@@ -27,13 +27,10 @@ def attention_forward(q, k, v, *, dtype=None, **options):
 def attention_backward(grad, q, k, v, result, lse=None, grad_lse=None, *, scale=None, **options):
     """Returns the gradients of attention's q, k and v."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores, q_, k_, v_, bad = _scores(q, k, v, scale=scale, **options)
-    weights = _weights(scores, torch.logsumexp(scores, -1))
-    grad_, result_ = (x.to(scores.dtype).transpose(1, 2) for x in (grad, result))
-    reduce = (grad_ * result_).sum(-1, keepdim=True)
-    if grad_lse is not None:
-        reduce = reduce - grad_lse.to(scores.dtype)[..., None]
-    slopes = (weights * (grad_ @ v_.mT - reduce)).masked_fill(weights == 0, 0) * scale
+    slopes, weights, grad_, q_, k_, bad = _score_gradients(
+        grad, q, k, v, result, grad_lse, scale=scale, **options
+    )
+    slopes = slopes * scale
     found = slopes @ k_, slopes.mT @ q_, weights.mT @ grad_
     group = q.shape[2] // max(k.shape[2], 1)
     grads = []
@@ -82,6 +79,30 @@ def _sequences(q, k, cu_seqlens_q, cu_seqlens_k):
             raise ValueError(f"found sequences at {one}, wanted rising numbers from 0 to {len(x)}")
     slices = ([slice(*pair) for pair in itertools.pairwise(one)] for one in starts)
     return zip(*slices, strict=True)
+
+
+def attention_added_backward(
+    grad, q, k, v, result, added, lse=None, grad_lse=None, *, scale=None, **options
+):
+    """Returns the gradient of a tensor that is added to the scores, of the shape of `added`."""
+    slopes, *_, bad = _score_gradients(grad, q, k, v, result, grad_lse, scale=scale, **options)
+    slopes = slopes.masked_fill(bad[:, None, None, None], float("nan"))
+    summed = [dim for dim in range(4) if added.shape[dim] == 1]
+    slopes = slopes.sum(summed, keepdim=True) if summed else slopes
+    return slopes.to(added.dtype).contiguous()
+
+
+def _score_gradients(grad, q, k, v, result, grad_lse, **options):
+    """Returns the gradients of the scores [B, H, S, L], the weights; the result's gradient, q and k
+    as [B, H, tokens, D]; and which rows have a wrong length."""
+    scores, q_, k_, v_, bad = _scores(q, k, v, **options)
+    weights = _weights(scores, torch.logsumexp(scores, -1))
+    grad_, result_ = (x.to(scores.dtype).transpose(1, 2) for x in (grad, result))
+    reduce = (grad_ * result_).sum(-1, keepdim=True)
+    if grad_lse is not None:
+        reduce = reduce - grad_lse.to(scores.dtype)[..., None]
+    slopes = (weights * (grad_ @ v_.mT - reduce)).masked_fill(weights == 0, 0)
+    return slopes, weights, grad_, q_, k_, bad
 
 
 def _weights(scores, lse):

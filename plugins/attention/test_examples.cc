@@ -105,6 +105,18 @@ static const ExamplesOf attention_examples([](Examples& examples) {
         {all_q, all_q, all_k, all_k, all_q, all_lse, no_one, one_end, seqlens, slopes, scale, yes,
          window}}});
 
+  const opdock_value bias_like = examples.array({2, 1, 3, 5}),
+                     bad_like = examples.array({2, 2, 3, 5}),
+                     eights = examples.array({2, 1, 3, 5}, {}, Type::kInt8);
+  examples.add(
+      {"attention",
+       "attention_added_backward",
+       {q, q, k, k, q, bias_like, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+       {examples.output({2, 1, 3, 5})},
+       {{q, q, k, k, q, bad_like, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, k, k, q, eights, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
+        {q, q, k, k, q, no_mask, lse, no_one, no_one, mask, no_one, slopes, scale, yes, window}}});
+
   Array* const starts = examples.output({2}, {}, Type::kInt32);  // places that the caches have
   starts->set(0, 2);
   starts->set(1, 0);

@@ -334,6 +334,43 @@ TEST(AttentionVarlenLaunches, KernelsAndTheirGrids) {
       }
 }
 
+// What is added to the scores gets its gradient from a tile for each block, and from all of them by
+// one block where it has 1 in that dimension.
+TEST(AttentionAddedLaunches, KernelsAndTheirGrids) {
+  static const Op added("attention", "attention_added_backward");
+  const auto last_of = [](Type type, const RecordedGpu& gpu, int64_t size,
+                          const std::vector<int64_t>& shape) {
+    Array q(type, {2, 300, 8, size}), k(type, {2, 200, 4, size}), lse(Type::kFloat32, {2, 8, 300});
+    Array like(type, shape), out(type, shape);
+    std::vector<Launch> found;
+    const Result result = added.record(
+        {q.value(), q.value(), k.value(), k.value(), q.value(), like.value(), lse.value(), none(),
+         none(), none(), none(), none(), none(), boolean(true), integer(0)},
+        {&out}, gpu, &found);
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    EXPECT_EQ(found.size(), 2u);
+    EXPECT_TRUE(found.at(0).kernel.starts_with("attention::backward_row_sums<"));
+    EXPECT_LE(found.at(1).how.shared_bytes, gpu.max_shared_bytes);
+    return found.at(1);
+  };
+  const auto expect_grid = [](const Launch& launch, const std::string& kernel, uint32_t x,
+                              uint32_t y, uint32_t z) {
+    EXPECT_TRUE(launch.kernel.starts_with(kernel)) << launch.kernel;
+    EXPECT_EQ(launch.how.grid[0], x);
+    EXPECT_EQ(launch.how.grid[1], y);
+    EXPECT_EQ(launch.how.grid[2], z);
+  };
+  const std::string tiles = "attention::added_tiles<", scores = "attention::added_scores<";
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    expect_grid(last_of(type, kHopper, 64, {1, 8, 300, 200}), tiles, 5 * 7, 8, 1);
+    expect_grid(last_of(type, kAda, 128, {2, 1, 1, 200}), tiles, 7, 1, 2);
+    expect_grid(last_of(type, kHopper, 256, {1, 8, 300, 1}), scores, 19, 8, 1);
+    for (const RecordedGpu& gpu : {kTuring, kAmd})
+      expect_grid(last_of(type, gpu, 64, {2, 8, 300, 200}), scores, 19 * 13, 8, 2);
+  }
+  expect_grid(last_of(Type::kFloat32, kHopper, 64, {1, 1, 1, 1}), scores, 1, 1, 1);
+}
+
 // Returns the kernel of append_kv for heads of `size` elements, of which `angles` pairs are
 // rotated.
 std::string append_kernel(Type type, int64_t size, int64_t angles, Type table, bool interleaved,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "added.cuh"
 #include "append.cuh"
 #include "append_pieces.cuh"
 #include "backward.cuh"

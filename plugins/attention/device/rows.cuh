@@ -102,6 +102,8 @@ struct RowAdded {
   float slope;
   int position;
 
+  // block, row: a Block and a Row, or an AddedRow in place of both.
+  template <class Block, class Row>
   OPDOCK_DEVICE RowAdded(const Params& p, const Block& block, const Row& row)
       : mask(row_of(p.mask, block, row)),
         bias(row_of(p.bias, block, row)),
@@ -115,6 +117,7 @@ struct RowAdded {
   }
 
  private:
+  template <class Block, class Row>
   static OPDOCK_DEVICE const void* row_of(const Added& added, const Block& block, const Row& row) {
     const int64_t at = block.batch * added.batch + row.head * added.head + row.query * added.query;
     if (added.wide) return static_cast<const float*>(added.data) + at;

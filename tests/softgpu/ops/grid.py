@@ -24,6 +24,7 @@ from opdock._author import soft
 # are never launched on AMD GPUs.
 FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_by_columns"}
 FOR_NVIDIA_ONLY |= {"attention::backward_query_tiles", "attention::backward_key_tiles"}
+FOR_NVIDIA_ONLY |= {"attention::added_tiles"}
 FOR_NVIDIA_ONLY |= {
     f"attention::sequences::{one}" for one in ("prompt", "query_tiles", "key_tiles")
 }
