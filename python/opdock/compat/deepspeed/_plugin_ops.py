@@ -3,6 +3,7 @@
 
 _ADAM = ("adam_", "adamw_")
 _AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
+_EVOFORMER = ("attention_forward", "attention_backward", "attention_added_backward")
 _INFERENCE = (
     "activation/bias_add",
     "activation/bias_gelu",
@@ -36,6 +37,7 @@ SERVED = {
     "cpu_adagrad": ("cpu_adagrad", ("adagrad_",)),
     "cpu_adam": ("cpu_adam", _ADAM),
     "cpu_lion": ("cpu_lion", ("lion_",)),
+    "evoformer_attn": ("evoformer_attn", _EVOFORMER),
     "fused_adam": ("fused_adam", _ADAM),
     "fused_lamb": ("fused_lamb", ("lamb_",)),
     "fused_lion": ("fused_lion", ("lion_",)),
