@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "attention/decisions.h"
 #include "base/similar_names.h"
 #include "chain/chain_report.h"
 #include "chain/function_table.h"
@@ -90,6 +91,18 @@ Report formula_json(const ChainRecord& record, const Candidate* provider) {
           {"level", level}};
 }
 
+// Returns what the host's attention service has decided about the op's calls in this process.
+Report attention_json(std::string_view op) {
+  Report list = Report::array();
+  for (const attention::Decision& each : attention::decisions_about(op)) {
+    list.push_back({{"device", each.device},
+                    {"form", each.form},
+                    {"by", each.is_planned ? "cudnn" : "own"},
+                    {"why", text_or_null(each.why)}});
+  }
+  return list;
+}
+
 }  // namespace
 
 Candidate counted(const Candidate& candidate, const opdock_runtime& runtime) {
@@ -157,6 +170,7 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
       json["chain"].back()["formula"] = formula_json(*record, on_cpu.get());
     }
   }
+  json["attention"] = is_op ? attention_json(op_of(name)) : Report::array();
   json["policy"] = to_json(runtime->settings());
   const std::vector<std::string> known = op_names(*catalog);
   json["known_ops"] = known;

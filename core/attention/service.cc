@@ -4,68 +4,71 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <utility>
 
 #include "attention/cudnn_library.h"
+#include "attention/decisions.h"
 #include "attention/form.h"
+#include "attention/forms.h"
 #include "attention/plan.h"
+#include "attention/price.h"
 #include "attention/settings.h"
 #include "gemm/thread_states.h"
+#include "schema/dtype.h"
 
 namespace opdock::attention {
 namespace {
 
 using namespace cudnn;
 
-// A plan is never destroyed, because a captured graph may use its kernels. So at this number, per
-// thread and device, the library declines new forms.
-constexpr size_t kMaxPlans = 4096;
-
 // Each kind of reason is logged once: a warning if there is a library that cannot be used.
-std::atomic<bool> said_missing{false}, said_unfit{false}, said_declined{false};
+std::atomic<bool> said_missing{false}, said_unfit{false}, said_declined{false},
+    said_unearned{false};
+
+void say_once(const opdock_call* call, std::atomic<bool>* said, int32_t level,
+              const std::string& why) {
+  if (said->exchange(true, std::memory_order_relaxed)) return;
+  call->host->log(call, level, ("attention is computed without cuDNN: " + why).c_str());
+}
 
 void say(const opdock_call* call, Code code, const std::string& why) {
-  std::atomic<bool>& said = code == Code::kAttentionLibraryMissing ? said_missing
-                            : code == Code::kAttentionLibraryUnfit ? said_unfit
-                                                                   : said_declined;
-  if (said.exchange(true, std::memory_order_relaxed)) return;
-  const std::string text = "attention is computed without cuDNN: " + why;
-  call->host->log(call, code == Code::kAttentionLibraryUnfit ? 2 : 1, text.c_str());
+  const bool is_unfit = code == Code::kAttentionLibraryUnfit;
+  say_once(call,
+           code == Code::kAttentionLibraryMissing ? &said_missing
+           : is_unfit                             ? &said_unfit
+                                                  : &said_declined,
+           is_unfit ? 2 : 1, why);
 }
 
 // A handle for a device, used by one thread at a time, with the plans made for it: the library does
 // not promise that a plan may run on two threads at once.
 class State {
  public:
-  State(const Api& api, cudnnHandle_t handle) : api_(api), handle_(handle) {}
+  Forms forms;
 
-  Plan* find(const Form& form) const {
-    const auto known = plans_.find(form);
-    return known == plans_.end() ? nullptr : known->second.get();
+  // The library is opened for the first plan, and not for the forms that have to earn one.
+  bool has_handle() const { return handle_ != nullptr; }
+  void set_handle(const Api& api, cudnnHandle_t handle) {
+    api_ = &api;
+    handle_ = handle;
   }
-  // Returns the plan for a new form; never NULL.
-  Plan* add(const Form& form, std::unique_ptr<Plan> made) {
-    return (plans_[form] = std::move(made)).get();
-  }
-  bool is_full() const { return plans_.size() >= kMaxPlans; }
-  const Api& api() const { return api_; }
+  const Api& api() const { return *api_; }
   cudnnHandle_t handle() const { return handle_; }
 
   // Returns the handle, set to work on the stream.
   cudnnStatus_t use(void* stream) {
     if (has_stream_ && stream == stream_) return CUDNN_STATUS_SUCCESS;
-    const cudnnStatus_t done = api_.cudnnSetStream(handle_, stream);
+    const cudnnStatus_t done = api_->cudnnSetStream(handle_, stream);
     has_stream_ = done == CUDNN_STATUS_SUCCESS;
     stream_ = stream;
     return done;
   }
 
  private:
-  const Api& api_;
-  cudnnHandle_t handle_;
+  const Api* api_ = nullptr;
+  cudnnHandle_t handle_ = nullptr;
   bool has_stream_ = false;
   void* stream_ = nullptr;
-  std::unordered_map<Form, std::unique_ptr<Plan>, FormHash> plans_;
 };
 
 using States = gemm::ThreadStates<State>;
@@ -87,27 +90,35 @@ Answer refuse_for_good(const opdock_call* call, const Reason& why) {
   return {Outcome::kDeclined, *text};
 }
 
-// Opens the library and makes this thread's handle. The device's context is current.
-State* make_state(Caller* caller, Answer* answer) {
-  const opdock_call* const call = caller->call();
+State& state_of(const opdock_call* call) {
   State*& slot = States::of(call->device.index);
-  if (slot != nullptr) return slot;
+  if (slot == nullptr) slot = States::take_left(call->device.index);
+  if (slot == nullptr) slot = new State;
+  return *slot;
+}
+
+// Opens the library and makes this thread's handle. The device's context is current.
+bool open_handle(Caller* caller, State* state, Answer* answer) {
+  if (state->has_handle()) return true;
+  const opdock_call* const call = caller->call();
   Reason why{};
   const Api* const api = open_library(caller->driver(), &why);
   if (api == nullptr) {
     *answer = refuse_for_good(call, why);
-    return nullptr;
+    return false;
   }
-  if (slot = States::take_left(call->device.index); slot != nullptr) return slot;
   cudnnHandle_t handle = nullptr;
   const cudnnStatus_t made = api->cudnnCreate(&handle);
-  if (made == CUDNN_STATUS_SUCCESS) return slot = new State(*api, handle);
+  if (made == CUDNN_STATUS_SUCCESS) {
+    state->set_handle(*api, handle);
+    return true;
+  }
   why = make_reason(Code::kAttentionLibraryUnfit, "cudnnCreate: " + describe_status(*api, made),
                     "a cuDNN that works with this GPU and driver");
   const bool may_pass = made == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         made == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
   *answer = may_pass ? decline(call, why) : refuse_for_good(call, why);
-  return nullptr;
+  return false;
 }
 
 // Makes the context of the call current while it lives.
@@ -128,48 +139,85 @@ class Entered {
   void* previous_ = nullptr;
 };
 
-// Returns the plan, or NULL and *answer.
-Plan* make_plan(Caller* caller, const Form& form, Answer* answer) {
+// Makes room for another plan. Kernels of the plan that goes may still be queued on any stream of
+// the context, so all of them are waited for: beside the time of a new plan that is little.
+bool make_room(Caller* caller, Forms* forms) {
+  if (!forms->is_full()) return true;
+  Forms::Entry* const oldest = forms->oldest_plan();
+  using Synchronize = int (*)();
+  const auto synchronize =
+      reinterpret_cast<Synchronize>(caller->driver()->symbol("cuCtxSynchronize"));
+  if (oldest == nullptr || synchronize == nullptr || synchronize() != 0) return false;
+  forms->forget_plan(oldest);
+  return true;
+}
+
+void record(const Caller& caller, const Forms::Entry& entry, const std::string& why) {
+  record_decision({caller.op(), to_text(caller.call()->device), describe_form(entry.form),
+                   entry.plan != nullptr, why});
+}
+
+// Returns whether the entry has a plan now; false and *answer if not.
+bool make_plan(Caller* caller, State* state, Forms::Entry* entry, Answer* answer) {
   const opdock_call* const call = caller->call();
   const Entered entered(caller);
   if (!entered.done.ok()) {
     *answer = decline(
         call, make_reason(Code::kAttentionDeclined, entered.done.text, "the device's context"));
-    return nullptr;
+    return false;
   }
   bool is_capturing = false;
   if (const opdock_status asked = caller->is_capturing(&is_capturing); asked != OPDOCK_OK) {
     *answer = {Outcome::kFailed, {}, asked};
-    return nullptr;
+    return false;
   }
   if (is_capturing) {
     *answer = decline(call, make_reason(Code::kAttentionDeclined,
                                         "the stream being captured, and this attention not planned "
                                         "on this thread",
                                         "the same call once before the capture"));
-    return nullptr;
+    return false;
   }
-  State* const state = make_state(caller, answer);
-  if (state == nullptr) return nullptr;
-  if (Plan* const known = state->find(form)) return known;
-  if (state->is_full()) {
+  if (!open_handle(caller, state, answer)) return false;
+  if (!make_room(caller, &state->forms)) {
     *answer = decline(call, make_reason(Code::kAttentionDeclined,
-                                        std::to_string(kMaxPlans) + " kinds of attention planned",
+                                        std::to_string(Forms::kMaxPlans) +
+                                            " kinds of attention planned that cannot be forgotten",
                                         "fewer shapes and strides"));
-    return nullptr;
+    return false;
   }
   auto made = std::make_unique<Plan>(state->api());
-  made->make(state->handle(), form);
-  if (!made->why.empty()) say(call, Code::kAttentionDeclined, made->why);
-  return state->add(form, std::move(made));
+  made->make(state->handle(), entry->form);
+  if (made->why.empty()) {
+    state->forms.set_plan(entry, std::move(made));
+  } else {
+    entry->why = made->why;
+    say(call, Code::kAttentionDeclined, entry->why);
+    *answer = {Outcome::kDeclined, entry->why};
+  }
+  record(*caller, *entry, entry->why);
+  return entry->plan != nullptr;
 }
 
-// Returns the plan that can be used, or NULL and *answer.
-Plan* usable_plan(Caller* caller, const Form& form, bool may_make, Answer* answer) {
+// Own kernels serve a form that has not earned its plan. This is the path of every prompt of a new
+// length, so its reason is a constant.
+const std::string& unearned() {
+  static const auto* const text = new std::string(to_text(
+      make_reason(Code::kAttentionDeclined,
+                  "a shape that has not earned a plan: the plugin's kernels have lost less time by "
+                  "it than the plan takes",
+                  "more calls of this shape, or OPDOCK_ATTENTION=cudnn")));
+  return *text;
+}
+
+enum class When { kShapesAlone, kPlan, kRun };
+
+// Returns the form's entry, which has a plan, or NULL and *answer.
+Forms::Entry* usable(Caller* caller, const Form& form, When when, Answer* answer) {
   const opdock_call* const call = caller->call();
-  const State* const state = States::of(call->device.index);
-  Plan* plan = state == nullptr ? nullptr : state->find(form);
-  if (plan == nullptr) {
+  State& state = state_of(call);
+  Forms::Entry* entry = state.forms.find(form);
+  if (entry == nullptr) {
     if (const std::string* const known = refusal.load(std::memory_order_acquire)) {
       *answer = {Outcome::kDeclined, *known};
       return nullptr;
@@ -180,56 +228,80 @@ Plan* usable_plan(Caller* caller, const Form& form, bool may_make, Answer* answe
       return nullptr;
     }
     const auto why = known_refusal(form, call->facts->arch_major, call->facts->arch_minor);
-    if (why) {
-      *answer = decline(call, *why);
+    if (when == When::kShapesAlone) {
+      if (why) *answer = decline(call, *why);
       return nullptr;
     }
-    if (!may_make) return nullptr;
-    plan = make_plan(caller, form, answer);
-    if (plan == nullptr) return nullptr;
+    entry = state.forms.add(form);
+    entry->price = lost_seconds(form, *call->facts);
+    if (why) {
+      entry->why = to_text(*why);
+      say(call, why->code, entry->why);
+    }
+    record(*caller, *entry, why || plans_at_once() ? entry->why : unearned());
   }
-  if (plan->why.empty()) return plan;
-  *answer = {Outcome::kDeclined, plan->why};
-  return nullptr;
+  if (entry->plan != nullptr) return entry;
+  if (!entry->why.empty()) {
+    *answer = {Outcome::kDeclined, entry->why};
+    return nullptr;
+  }
+  if (const std::string* const known = refusal.load(std::memory_order_acquire)) {
+    *answer = {Outcome::kDeclined, *known};
+    return nullptr;
+  }
+  if (when == When::kShapesAlone) return nullptr;
+  if (!plans_at_once() && entry->lost < kPlanSeconds) {
+    say_once(call, &said_unearned, 1, unearned());
+    if (when == When::kRun) entry->lost += entry->price;
+    *answer = {Outcome::kDeclined, unearned()};
+    return nullptr;
+  }
+  return make_plan(caller, &state, entry, answer) ? entry : nullptr;
 }
 
 }  // namespace
 
 Answer plan(Caller* caller, const Form& form, bool has_data, uint64_t* workspace_bytes) {
   Answer answer;
-  const Plan* const found = usable_plan(caller, form, has_data, &answer);
-  *workspace_bytes = found == nullptr ? 0 : found->workspace_bytes;
+  const Forms::Entry* const found =
+      usable(caller, form, has_data ? When::kPlan : When::kShapesAlone, &answer);
+  *workspace_bytes = found == nullptr ? 0 : found->plan->workspace_bytes;
   return answer;
 }
 
 void prepare(Caller* caller) {
   Answer ignored;
   if (!prefers_own() && refusal.load(std::memory_order_acquire) == nullptr)
-    make_state(caller, &ignored);
+    open_handle(caller, &state_of(caller->call()), &ignored);
 }
 
 Answer run(Caller* caller, const Form& form, const opdock_attention& what, void* workspace,
            uint64_t workspace_bytes) {
   const opdock_call* const call = caller->call();
   Answer answer;
-  const Plan* const plan = usable_plan(caller, form, true, &answer);
-  if (plan == nullptr) return answer;
-  if (plan->workspace_bytes > workspace_bytes) {
+  Forms::Entry* const entry = usable(caller, form, When::kRun, &answer);
+  if (entry == nullptr) return answer;
+  const Plan& plan = *entry->plan;
+  if (plan.workspace_bytes > workspace_bytes) {
     return decline(call, make_reason(Code::kAttentionDeclined,
                                      std::to_string(workspace_bytes) + " bytes of workspace",
-                                     std::to_string(plan->workspace_bytes) +
+                                     std::to_string(plan.workspace_bytes) +
                                          ", as plan says for these strides and alignments"));
   }
-  State* const state = States::of(call->device.index);
-  const Status filled = plan->fill_lengths(caller->driver(), form, workspace, call->stream);
+  if (!entry->is_captured) {
+    if (const opdock_status asked = caller->is_capturing(&entry->is_captured); asked != OPDOCK_OK)
+      return {Outcome::kFailed, {}, asked};
+  }
+  State& state = state_of(call);
+  const Status filled = plan.fill_lengths(caller->driver(), form, workspace, call->stream);
   std::string found = filled.text;
   opdock_status failed = filled.status;
   if (filled.ok()) {
-    cudnnStatus_t status = state->use(call->stream);
+    cudnnStatus_t status = state.use(call->stream);
     if (status == CUDNN_STATUS_SUCCESS)
-      status = plan->enqueue(state->handle(), form, what, workspace);
+      status = plan.enqueue(state.handle(), form, what, workspace);
     if (status == CUDNN_STATUS_SUCCESS) return answer;
-    found = "cudnnBackendExecute: found " + describe_status(state->api(), status) +
+    found = "cudnnBackendExecute: found " + describe_status(state.api(), status) +
             ", wanted the attention enqueued; see cuDNN's reference for this status";
     failed = OPDOCK_DEVICE_ERROR;
   }

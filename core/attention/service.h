@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
@@ -19,6 +20,8 @@ class Caller {
   const opdock_call* call() const { return call_; }
   Driver* driver() const { return driver_; }
 
+  // Returns the op's name.
+  virtual const std::string& op() const = 0;
   // Finds out whether the call's stream is being captured. Has written a text on failure.
   virtual opdock_status is_capturing(bool* out) = 0;
 

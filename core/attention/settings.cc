@@ -23,6 +23,10 @@ bool prefers_own() {
   return wanted() == "own";
 }
 
+bool plans_at_once() {
+  return !wanted().empty() && !prefers_own();
+}
+
 const std::string& named_library() {
   static const std::string* const none = new std::string;
   return wanted() == "own" || wanted() == "cudnn" ? *none : wanted();

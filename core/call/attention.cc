@@ -18,6 +18,7 @@ using attention::Outcome;
 class HostCaller : public attention::Caller {
  public:
   explicit HostCaller(Invocation* in) : Caller(&in->call, in->target->driver), in_(*in) {}
+  const std::string& op() const override { return in_.function.schema().name; }
   opdock_status is_capturing(bool* out) override { return in_.is_capturing(out); }
 
  private:

@@ -4,7 +4,7 @@
 //
 // FAKE_CUDNN has words separated by spaces: version=N and cudart=N are what the library says of
 // itself; create=N, heuristic=N, plan=N and execute=N return that status; workspace=N is what plans
-// need. fake_cudnn_count(what) says how often something was done.
+// need; compute=0 leaves out the work. fake_cudnn_count(what) says how often something was done.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
 #include <cmath>
@@ -366,6 +366,7 @@ EXPORT int cudnnBackendGetAttribute(Desc* desc, int name, int type, int64_t room
 EXPORT int cudnnBackendExecute(Handle* handle, Desc* plan, Desc* pack) {
   ++counts["execute"];
   if (const long status = setting("execute", 0)) return static_cast<int>(status);
+  if (setting("compute", 1) == 0) return 0;
   expect(plan->one<Handle*>(400) == handle, "the plan's handle");
   const auto workspace = reinterpret_cast<uintptr_t>(pack->one<void*>(1003));
   expect(workspace % 256 == 0, "an aligned workspace");

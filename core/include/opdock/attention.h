@@ -101,7 +101,9 @@ typedef struct opdock_attention_table {
    * workspace that run needs, aligned to 256 bytes. Addresses count only by their alignment; NULL
    * is well aligned. With q.data NULL the answer is that of shapes alone: workspace_bytes is 0, and
    * the library may still decline when the call has data. The first plan of a form on a thread
-   * blocks: it opens the library and has it choose a kernel.
+   * blocks: it opens the library and has it choose a kernel, 0.1 s. Unless the user asks for the
+   * library by OPDOCK_ATTENTION, a form is declined until that time is lost by calls of run that
+   * were declined for it, as the host estimates from its sizes.
    * OPDOCK_UNSUPPORTED: it does not, with the reason; the host logs each kind of reason once. So it
    * is if the form is new and the stream is being captured. OPDOCK_INVALID_ARGUMENT: the struct
    * contradicts itself. */
@@ -114,7 +116,8 @@ typedef struct opdock_attention_table {
   /* [running]
    * Enqueues the attention on the call's stream. workspace: memory of the size that plan asked for,
    * which nothing else uses until the attention is done. Strides and alignments that plan has not
-   * seen make a new form, as in plan. OPDOCK_UNSUPPORTED: nothing was enqueued. */
+   * seen make a new form, as in plan. OPDOCK_UNSUPPORTED: nothing was enqueued. Call it also where
+   * plan has declined: a form earns its plan by these calls. */
   opdock_status (*run)(const opdock_call* call, const opdock_attention* what, void* workspace,
                        uint64_t workspace_bytes);
 } opdock_attention_table;

@@ -15,6 +15,7 @@ import opdock
 from opdock._author.prepare import (
     FORMULA_CHECKS,
     Problem,
+    at_once,
     build,
     check_packages,
     environment,
@@ -118,6 +119,8 @@ def main(words):
             return 1
         report = opdock.inspect(plugin)
         env = environment(plugin, report)
+        if kind == "bench":
+            env |= at_once(env)
         if kind == "test":
             files, more = add_formulas(command, folder, files, plugin, report)
             env |= more

@@ -58,12 +58,14 @@ def variables(command, name, folder, known):
         if report.get("name") == name and usable:
             claimed = {device["device"].split(":")[0] for device in report.get("devices", [])}
             more = {"OPDOCK_TEST_DEVICES": ",".join(sorted(claimed))} if claimed else {}
-            return {**os.environ, "OPDOCK_FALLBACK": "error", "PYTHONDONTWRITEBYTECODE": "1"} | more
+            more |= prepare.at_once(os.environ) | {"PYTHONDONTWRITEBYTECODE": "1"}
+            return {**os.environ, "OPDOCK_FALLBACK": "error"} | more
     plugin = prepare.build(command, folder)
     if plugin is None:
         return None
     print(f"{name}: no plugin of that name is found here; measures the one built from {folder}")
-    return prepare.environment(plugin, opdock.inspect(plugin))
+    env = prepare.environment(plugin, opdock.inspect(plugin))
+    return env | prepare.at_once(env)
 
 
 def tune(command, device, words):
