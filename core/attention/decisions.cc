@@ -34,6 +34,15 @@ std::string describe_form(const Form& form) {
   if (form.window != 0) text += ", window of " + std::to_string(form.window);
   if (form.has_lengths()) text += ", lengths";
   if (form.bias != kNoBias) text += ", bias";
+  const std::pair<uint32_t, const char*> others[] = {
+      {OPDOCK_ATTENTION_BIAS_GRADIENT, " and its gradient"},
+      {OPDOCK_ATTENTION_SLOPES, ", slopes"},
+      {OPDOCK_ATTENTION_DROPOUT, ", dropout"},
+      {OPDOCK_ATTENTION_RAGGED, ", ragged"},
+      {OPDOCK_ATTENTION_PAGED, ", keys in blocks"},
+      {OPDOCK_ATTENTION_DETERMINISTIC, ", equal bits"}};
+  for (const auto& [flag, words] : others)
+    if (form.has(flag)) text += words;
   return text;
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/form.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <string>
 
 #include "opdock/types.hpp"
@@ -11,6 +14,7 @@ namespace {
 
 constexpr int64_t kMost = 0x7fffffff;
 constexpr int64_t kAlignment = 16;  // bytes: the library loads vectors and tiles of them
+constexpr uint32_t kKnownFlags = 2 * OPDOCK_ATTENTION_PAGED - 1;
 
 Status refuse(opdock_status status, const std::string& part, const std::string& found,
               const std::string& wanted, const std::string& advice) {
@@ -41,6 +45,36 @@ Status check_counts(const opdock_attention& what) {
     return refuse(OPDOCK_INVALID_ARGUMENT, "window", std::to_string(what.window),
                   "0 to " + std::to_string(kMost), "correct it");
   }
+  const auto flag = [&](uint32_t one) { return (what.flags & one) != 0; };
+  if (flag(OPDOCK_ATTENTION_DROPOUT) && !(what.dropout > 0 && what.dropout < 1)) {
+    return refuse(OPDOCK_INVALID_ARGUMENT, "dropout", std::to_string(what.dropout),
+                  "more than 0 and less than 1", "leave out the flag for 0");
+  }
+  if (flag(OPDOCK_ATTENTION_BIAS_GRADIENT) &&
+      (what.bias_dtype.bits == 0 || !flag(OPDOCK_ATTENTION_BACKWARD))) {
+    return refuse(OPDOCK_INVALID_ARGUMENT, "flags", "BIAS_GRADIENT without a bias or BACKWARD",
+                  "both", "correct it");
+  }
+  const bool has_lengths =
+      flag(OPDOCK_ATTENTION_QUERY_LENGTHS) && flag(OPDOCK_ATTENTION_KEY_LENGTHS);
+  if (flag(OPDOCK_ATTENTION_RAGGED | OPDOCK_ATTENTION_PAGED) && !has_lengths) {
+    return refuse(OPDOCK_INVALID_ARGUMENT, "flags", "RAGGED or PAGED without lengths",
+                  "QUERY_LENGTHS and KEY_LENGTHS", "pass the rows' lengths");
+  }
+  if (flag(OPDOCK_ATTENTION_PAGED)) {
+    const bool is_known = what.block_size >= 1 && what.block_size <= kMost && what.blocks >= 1 &&
+                          what.blocks <= kMost;
+    if (!is_known) {
+      return refuse(OPDOCK_INVALID_ARGUMENT, "block_size and blocks",
+                    std::to_string(what.block_size) + " and " + std::to_string(what.blocks),
+                    "1 to " + std::to_string(kMost), "correct them");
+    }
+  }
+  if (const uint32_t unknown = what.flags & ~kKnownFlags; unknown != 0) {
+    return refuse(OPDOCK_UNSUPPORTED, "flags", std::to_string(unknown),
+                  "flags that this host's version of attention.h has",
+                  "use a kernel of the plugin's own, or a newer Opdock");
+  }
   if (!std::isfinite(what.scale)) {
     return refuse(OPDOCK_INVALID_ARGUMENT, "scale", std::to_string(what.scale), "a finite number",
                   "correct it");
@@ -49,15 +83,18 @@ Status check_counts(const opdock_attention& what) {
 }
 
 // Copies the strides, without those of dimensions of one element, which do not matter. Returns
-// whether the addresses of all heads are aligned.
-bool take(const opdock_attention_heads& x, int64_t batch, int64_t heads, int64_t tokens,
-          int64_t size, int64_t* strides) {
-  const int64_t counts[3] = {batch, heads, tokens};
+// whether the addresses of all heads are aligned. counts: rows or blocks, heads, tokens.
+bool take(const opdock_attention_heads& x, const std::array<int64_t, 3>& counts, int64_t size,
+          bool is_ragged, int64_t* strides) {
   const int64_t given[3] = {x.row_stride, x.head_stride, x.token_stride};
   uint64_t low = reinterpret_cast<uintptr_t>(x.data);
   int64_t packed = size;
-  for (int i = 2; i >= 0; --i) {
-    strides[i] = counts[i] > 1 ? given[i] : packed;
+  for (size_t i = 3; i-- > 0;) {
+    // Ragged rows begin where their offsets say, which are whole tokens.
+    if (i == 0 && is_ragged)
+      strides[i] = strides[2] * counts[2];
+    else
+      strides[i] = counts[i] > 1 ? given[i] : packed;
     packed = strides[i] * counts[i];
     low |= static_cast<uint64_t>(strides[i]) * 2;
   }
@@ -69,14 +106,15 @@ bool take(const opdock_attention_heads& x, int64_t batch, int64_t heads, int64_t
 const opdock_attention* read_attention(const opdock_attention* what, opdock_attention* room,
                                        Status* problem) {
   if (what == nullptr || !OPDOCK_HAS(what, opdock_attention, bias_strides)) {
-    *problem =
-        refuse(OPDOCK_INTERNAL, "struct_size",
-               what == nullptr ? "no struct" : std::to_string(what->struct_size),
-               "at least " + std::to_string(sizeof *room), "set it to sizeof(opdock_attention)");
+    *problem = refuse(OPDOCK_INTERNAL, "struct_size",
+                      what == nullptr ? "no struct" : std::to_string(what->struct_size),
+                      "at least " + std::to_string(offsetof(opdock_attention, slopes)),
+                      "set it to sizeof(opdock_attention)");
     return nullptr;
   }
   if (what->struct_size == sizeof *room) return what;
-  std::memcpy(room, what, sizeof *room);
+  *room = {};
+  std::memcpy(room, what, std::min<size_t>(what->struct_size, sizeof *room));
   room->struct_size = sizeof *room;
   return room;
 }
@@ -109,21 +147,39 @@ Status form_of(const opdock_attention& what, Form* out) {
   } else {
     out->flags &= ~OPDOCK_ATTENTION_DETERMINISTIC;  // forward always is
   }
+  const bool ragged = out->has(OPDOCK_ATTENTION_RAGGED), paged = out->has(OPDOCK_ATTENTION_PAGED);
   const auto queries = [&](const opdock_attention_heads& x, int64_t size, int64_t* strides) {
-    return take(x, what.batch, what.heads, what.queries, size, strides);
+    return take(x, {what.batch, what.heads, what.queries}, size, ragged, strides);
   };
   const auto keys = [&](const opdock_attention_heads& x, int64_t size, int64_t* strides) {
-    return take(x, what.batch, what.kv_heads, what.keys, size, strides);
+    return paged ? take(x, {what.blocks, what.kv_heads, what.block_size}, size, false, strides)
+                 : take(x, {what.batch, what.kv_heads, what.keys}, size, ragged, strides);
   };
   bool aligned = queries(what.q, what.size, out->q);
   aligned &= keys(what.k, what.size, out->k);
   aligned &= keys(what.v, what.value_size, out->v);
   aligned &= queries(what.out, what.value_size, out->out);
+  out->has_aligned_gradients = 1;
   if (backward) {
-    aligned &= queries(what.d_out, what.value_size, out->d_out);
-    aligned &= queries(what.d_q, what.size, out->d_q);
-    aligned &= keys(what.d_k, what.size, out->d_k);
-    aligned &= keys(what.d_v, what.value_size, out->d_v);
+    bool gradients = queries(what.d_out, what.value_size, out->d_out);
+    gradients &= queries(what.d_q, what.size, out->d_q);
+    gradients &= keys(what.d_k, what.size, out->d_k);
+    gradients &= keys(what.d_v, what.value_size, out->d_v);
+    if (out->has(OPDOCK_ATTENTION_BIAS_GRADIENT))
+      gradients &= reinterpret_cast<uintptr_t>(what.d_bias) % kAlignment == 0;
+    out->has_aligned_gradients = gradients;
+  }
+  if (out->has(OPDOCK_ATTENTION_SLOPES))
+    aligned &= reinterpret_cast<uintptr_t>(what.slopes) % kAlignment == 0;
+  if (out->has(OPDOCK_ATTENTION_DROPOUT)) out->dropout = std::bit_cast<uint32_t>(what.dropout);
+  if (ragged && what.lse_offsets != nullptr) {
+    out->lse[0] = what.lse_strides[0];
+    out->lse[1] = what.lse_strides[1];
+  }
+  if (paged) {
+    out->block_size = what.block_size;
+    out->blocks = what.blocks;
+    out->table_stride = what.table_stride;
   }
   if (what.bias_dtype.bits != 0) {
     const bool is_float = same(what.bias_dtype, OPDOCK_DTYPE_FLOAT, 32);
@@ -144,7 +200,8 @@ Status form_of(const opdock_attention& what, Form* out) {
 }
 
 const char* missing_address(const opdock_attention& what) {
-  const bool backward = (what.flags & OPDOCK_ATTENTION_BACKWARD) != 0;
+  const auto has = [&](uint32_t flag) { return (what.flags & flag) != 0; };
+  const bool backward = has(OPDOCK_ATTENTION_BACKWARD);
   const struct {
     const char* name;
     const void* address;
@@ -158,10 +215,17 @@ const char* missing_address(const opdock_attention& what) {
       {"d_q.data", what.d_q.data, backward},
       {"d_k.data", what.d_k.data, backward},
       {"d_v.data", what.d_v.data, backward},
-      {"lse", what.lse, backward || (what.flags & OPDOCK_ATTENTION_LSE) != 0},
-      {"query_lengths", what.query_lengths, (what.flags & OPDOCK_ATTENTION_QUERY_LENGTHS) != 0},
-      {"key_lengths", what.key_lengths, (what.flags & OPDOCK_ATTENTION_KEY_LENGTHS) != 0},
+      {"lse", what.lse, backward || has(OPDOCK_ATTENTION_LSE)},
+      {"query_lengths", what.query_lengths, has(OPDOCK_ATTENTION_QUERY_LENGTHS)},
+      {"key_lengths", what.key_lengths, has(OPDOCK_ATTENTION_KEY_LENGTHS)},
       {"bias", what.bias, what.bias_dtype.bits != 0},
+      {"slopes", what.slopes, has(OPDOCK_ATTENTION_SLOPES)},
+      {"d_bias", what.d_bias, has(OPDOCK_ATTENTION_BIAS_GRADIENT)},
+      {"q_offsets", what.q_offsets, has(OPDOCK_ATTENTION_RAGGED)},
+      {"k_offsets", what.k_offsets, has(OPDOCK_ATTENTION_RAGGED)},
+      {"v_offsets", what.v_offsets, has(OPDOCK_ATTENTION_RAGGED)},
+      {"out_offsets", what.out_offsets, has(OPDOCK_ATTENTION_RAGGED)},
+      {"block_table", what.block_table, has(OPDOCK_ATTENTION_PAGED)},
   };
   for (const auto& [name, address, is_needed] : all)
     if (is_needed && address == nullptr) return name;
@@ -172,7 +236,10 @@ std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint3
   const auto refusal = [](std::string found, std::string wanted) {
     return make_reason(Code::kAttentionDeclined, std::move(found), std::move(wanted));
   };
-  const bool backward = form.has(OPDOCK_ATTENTION_BACKWARD);
+  // A forward with dropout is declined for what its backward would be declined for.
+  const bool dropout = form.has(OPDOCK_ATTENTION_DROPOUT);
+  const bool backward = form.has(OPDOCK_ATTENTION_BACKWARD) || dropout;
+  const bool slopes = form.has(OPDOCK_ATTENTION_SLOPES);
   const bool bottom_right = form.has(OPDOCK_ATTENTION_BOTTOM_RIGHT);
   if (arch_major < 8) {
     return refusal("a GPU of compute capability " + std::to_string(arch_major) + "." +
@@ -190,7 +257,7 @@ std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint3
                        " elements",
                    std::to_string(most) + " at most on this GPU");
   }
-  if (form.is_aligned == 0) {
+  if (form.is_aligned == 0 || form.has_aligned_gradients == 0) {
     return refusal("an address or a stride that is no multiple of 16 bytes",
                    "heads and rows of the bias aligned to 16 bytes");
   }
@@ -201,6 +268,44 @@ std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint3
     return refusal("a bias that is the same for every query", "lengths, or a bias for each query");
   if (bottom_right && form.bias != kNoBias)
     return refusal("a bias beside the last query at the last key", "one of the two");
+  if (form.bias != kNoBias && dropout) return refusal("dropout beside a bias", "one of the two");
+  if (bottom_right && (slopes || dropout)) {
+    return refusal("slopes or dropout beside the last query at the last key",
+                   "as many queries as keys");
+  }
+  if (slopes && !form.has(OPDOCK_ATTENTION_CAUSAL))
+    return refusal("slopes without the flag CAUSAL", "CAUSAL beside SLOPES");
+  if (form.has(OPDOCK_ATTENTION_BIAS_GRADIENT)) {
+    // NVIDIA's own tests go through this kind of bias alone.
+    const bool is_tested = form.bias == kBiasLikeQ && form.bias_strides[1] != 0 &&
+                           (form.bias_strides[0] == 0 || form.batch == 1);
+    if (!is_tested) {
+      return refusal(
+          "a gradient of a bias that each row of the batch has, that heads share, or in "
+          "float32",
+          "a bias of one for all rows and each head, in the dtype of q");
+    }
+  }
+  if (form.has(OPDOCK_ATTENTION_RAGGED)) {
+    if (arch_major < 9)
+      return refusal("ragged rows on this GPU", "compute capability 9.0 or newer");
+    if (form.bias != kNoBias) return refusal("a bias of ragged rows", "one of the two");
+    if (form.has(OPDOCK_ATTENTION_DETERMINISTIC) && arch_major >= 12)
+      return refusal("deterministic gradients of ragged rows on this GPU", "another GPU");
+    const auto lie_alike = [](const int64_t* a, const int64_t* b) {
+      return a[1] == b[1] && a[2] == b[2];
+    };
+    const bool alike = lie_alike(form.q, form.d_q) && lie_alike(form.k, form.d_k) &&
+                       lie_alike(form.v, form.d_v) && lie_alike(form.out, form.d_out);
+    if (form.has(OPDOCK_ATTENTION_BACKWARD) && !alike)
+      return refusal("gradients of ragged rows with strides of their own", "those of the tensors");
+  }
+  if (form.has(OPDOCK_ATTENTION_PAGED)) {
+    if (form.has(OPDOCK_ATTENTION_BACKWARD | OPDOCK_ATTENTION_RAGGED))
+      return refusal("keys in blocks beside ragged rows or backward", "one of the two");
+    if (form.bias != kNoBias || slopes || dropout)
+      return refusal("keys in blocks beside a bias, slopes or dropout", "one of the two");
+  }
   if ((bottom_right || form.window != 0) && !form.has_lengths() && form.queries > form.keys) {
     return refusal(std::to_string(form.queries) + " queries of " + std::to_string(form.keys) +
                        " keys with a window or the last query at the last key",
@@ -211,6 +316,16 @@ std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint3
   if (form.has(OPDOCK_ATTENTION_DETERMINISTIC) && arch_major >= 10)
     return refusal("deterministic gradients on this GPU", "an architecture below 10.0");
   return std::nullopt;
+}
+
+Form forward_of(const Form& form) {
+  Form forward = form;
+  forward.flags &= ~(OPDOCK_ATTENTION_BACKWARD | OPDOCK_ATTENTION_DETERMINISTIC |
+                     OPDOCK_ATTENTION_BIAS_GRADIENT);
+  for (int64_t* strides : {forward.d_out, forward.d_q, forward.d_k, forward.d_v})
+    std::fill(strides, strides + 3, 0);
+  forward.has_aligned_gradients = 1;
+  return forward;
 }
 
 }  // namespace opdock::attention

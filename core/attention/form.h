@@ -21,16 +21,26 @@ struct Form {
   int64_t batch, heads, kv_heads, queries, keys, size, value_size, window;
   int64_t q[3], k[3], v[3], out[3], d_out[3], d_q[3], d_k[3], d_v[3];
   int64_t bias_strides[4];
-  uint32_t flags;      // OPDOCK_ATTENTION_…
-  uint8_t is_half;     // float16, else bfloat16
-  uint8_t bias;        // kNoBias, …
-  uint8_t is_aligned;  // all addresses and strides, of the bias too, to 16 bytes
-  uint8_t unused;
+  int64_t lse[2];                            // RAGGED: strides of head and token; 0: as without it
+  int64_t block_size, blocks, table_stride;  // PAGED
+  uint32_t flags;                            // OPDOCK_ATTENTION_…
+  uint32_t dropout;                          // DROPOUT: the bits of the probability
+  uint8_t is_half;                           // float16, else bfloat16
+  uint8_t bias;                              // kNoBias, …
+  // All addresses and strides, of the bias and the slopes too, to 16 bytes; those of the gradients
+  // apart.
+  uint8_t is_aligned, has_aligned_gradients;
+  uint32_t unused;
 
   bool has(uint32_t flag) const { return (flags & flag) != 0; }
   bool has_lengths() const {
     return has(OPDOCK_ATTENTION_QUERY_LENGTHS | OPDOCK_ATTENTION_KEY_LENGTHS);
   }
+  // Each query's sums are added up at once, and not by blocks of keys in any order.
+  bool adds_in_order() const {
+    return has(OPDOCK_ATTENTION_DETERMINISTIC | OPDOCK_ATTENTION_BIAS_GRADIENT);
+  }
+  double dropout_probability() const { return static_cast<double>(std::bit_cast<float>(dropout)); }
   bool operator==(const Form& other) const { return std::memcmp(this, &other, sizeof *this) == 0; }
 };
 static_assert(std::has_unique_object_representations_v<Form>);
@@ -46,8 +56,8 @@ struct FormHash {
   }
 };
 
-// Returns `what`, or a copy in *room if it is longer than this header's. NULL and *problem if it is
-// too short.
+// Returns `what`, or a copy in *room if it has another size than this header's: an older plugin's
+// has fewer members. NULL and *problem if it lacks some that always were there.
 const opdock_attention* read_attention(const opdock_attention* what, opdock_attention* room,
                                        Status* problem);
 // Writes the form. Fails if the struct contradicts itself (OPDOCK_INVALID_ARGUMENT) or has another
@@ -59,6 +69,8 @@ const char* missing_address(const opdock_attention& what);
 // Returns why the library does not serve the form, if that is known without asking it. Its rules
 // are those of cuDNN's own frontend for its versions since kLeastVersion.
 std::optional<Reason> known_refusal(const Form& form, uint32_t arch_major, uint32_t arch_minor);
+// Returns the forward whose gradients a backward form computes.
+Form forward_of(const Form& form);
 
 // Older versions give wrong gradients for some numbers of keys unless their graphs have a
 // work-around, and lack some masks.

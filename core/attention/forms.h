@@ -21,6 +21,7 @@ class Forms {
     double lost = 0;             // by the calls so far
     std::string why;             // the library does not serve it; empty: it may
     std::unique_ptr<Plan> plan;  // NULL: not made yet
+    bool is_promised = false;    // the library computes it, or the call fails
     bool is_captured = false;    // a graph may use the plan's kernels: it is never destroyed
   };
 

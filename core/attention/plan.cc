@@ -13,7 +13,7 @@ using namespace cudnn;
 
 namespace {
 
-constexpr size_t kMaxTensors = kKeyCount;
+constexpr size_t kMaxTensors = kKeptScale;
 
 uint64_t round_up(uint64_t bytes) {
   return (bytes + 255) / 256 * 256;
@@ -54,26 +54,40 @@ void Plan::make(cudnnHandle_t handle, const Form& form) {
   const auto rows = static_cast<uint64_t>(form.batch * form.heads * form.queries);
   if (form.has(OPDOCK_ATTENTION_BACKWARD)) {
     row_sums_ = room(rows * sizeof(float));
-    if (!form.has(OPDOCK_ATTENTION_DETERMINISTIC))
+    if (!form.adds_in_order())
       d_q_sums_ = room(rows * static_cast<uint64_t>(form.size) * sizeof(float));
   }
   if (form.has_lengths()) lengths_ = room(static_cast<uint64_t>(form.batch) * sizeof(int32_t));
+  if (form.has(OPDOCK_ATTENTION_DROPOUT)) seed_ = room(2 * sizeof(int64_t));
   workspace_bytes = at;
 }
 
-Status Plan::fill_lengths(Driver* driver, const Form& form, void* workspace, void* stream) const {
+Status Plan::fill_workspace(Driver* driver, const Form& form, const opdock_attention& what,
+                            void* workspace, void* stream) const {
   const bool has_queries = form.has(OPDOCK_ATTENTION_QUERY_LENGTHS);
-  if (!form.has_lengths() || (has_queries && form.has(OPDOCK_ATTENTION_KEY_LENGTHS))) return {};
+  const bool lacks_lengths =
+      form.has_lengths() && !(has_queries && form.has(OPDOCK_ATTENTION_KEY_LENGTHS));
+  if (!lacks_lengths && !form.has(OPDOCK_ATTENTION_DROPOUT)) return {};
   using Fill = int (*)(uint64_t to, uint32_t value, size_t count, void* stream);
   const auto fill = reinterpret_cast<Fill>(driver->symbol("cuMemsetD32Async"));
-  const int64_t value = has_queries ? form.keys : form.queries;
-  const int done =
-      fill == nullptr ? -1
-                      : fill(reinterpret_cast<uint64_t>(workspace) + lengths_,
-                             static_cast<uint32_t>(value), static_cast<size_t>(form.batch), stream);
+  int done = fill == nullptr ? -1 : 0;
+  const auto put = [&](uint64_t at, int64_t value, int64_t count) {
+    if (done == 0)
+      done = fill(reinterpret_cast<uint64_t>(workspace) + at, static_cast<uint32_t>(value),
+                  static_cast<size_t>(count), stream);
+  };
+  if (lacks_lengths) put(lengths_, has_queries ? form.keys : form.queries, form.batch);
+  if (form.has(OPDOCK_ATTENTION_DROPOUT)) {
+    const auto put_wide = [&](uint64_t at, int64_t value) {
+      put(at, value, 1);
+      put(at + 4, value >> 32, 1);
+    };
+    if (what.dropout_seed_at == nullptr) put_wide(seed_, what.dropout_seed);
+    if (what.dropout_offset_at == nullptr) put_wide(seed_ + 8, what.dropout_offset);
+  }
   if (done == 0) return {};
   return {OPDOCK_DEVICE_ERROR, "cuMemsetD32Async: found status " + std::to_string(done) +
-                                   ", wanted the lengths written; see the driver's manual"};
+                                   ", wanted numbers written; see the driver's manual"};
 }
 
 cudnnStatus_t Plan::enqueue(cudnnHandle_t handle, const Form& form, const opdock_attention& what,
@@ -86,7 +100,9 @@ cudnnStatus_t Plan::enqueue(cudnnHandle_t handle, const Form& form, const opdock
                            shift,
                            static_cast<int32_t>(form.window),
                            static_cast<int32_t>(form.queries),
-                           static_cast<int32_t>(form.keys)};
+                           static_cast<int32_t>(form.keys),
+                           static_cast<float>(1 - form.dropout_probability()),
+                           static_cast<float>(1 / (1 - form.dropout_probability()))};
   std::array<const void*, kMaxTensors> addresses;
   for (size_t i = 0; i < uids_.size(); ++i)
     addresses[i] = address(static_cast<Uid>(uids_[i]), what, numbers, workspace);
@@ -132,6 +148,29 @@ const void* Plan::address(Uid uid, const opdock_attention& what, const Numbers& 
       return what.d_k.data;
     case kDV:
       return what.d_v.data;
+    case kSlopes:
+      return what.slopes;
+    case kDBias:
+      return what.d_bias;
+    case kSeed:
+      return what.dropout_seed_at != nullptr ? what.dropout_seed_at
+                                             : static_cast<void*>(own + seed_);
+    case kOffset:
+      return what.dropout_offset_at != nullptr ? what.dropout_offset_at
+                                               : static_cast<void*>(own + seed_ + 8);
+    case kQOffsets:
+      return what.q_offsets;
+    case kKOffsets:
+      return what.k_offsets;
+    case kVOffsets:
+      return what.v_offsets;
+    case kOutOffsets:
+      return what.out_offsets;
+    case kLseOffsets:
+      return what.lse_offsets;
+    case kKeyTable:
+    case kValueTable:
+      return what.block_table;
     case kDQSums:
       return own + d_q_sums_;
     case kRowSums:
@@ -150,6 +189,10 @@ const void* Plan::address(Uid uid, const opdock_attention& what, const Numbers& 
       return &numbers.query_count;
     case kKeyCount:
       return &numbers.key_count;
+    case kKept:
+      return &numbers.kept;
+    case kKeptScale:
+      return &numbers.kept_scale;
     case kFirstVirtual:
       break;
   }

@@ -25,8 +25,10 @@ class Plan {
   explicit Plan(const cudnn::Api& api) : descriptors_(api) {}
 
   void make(cudnn::cudnnHandle_t handle, const Form& form);
-  // Fills in a row's length where only the other one is given.
-  Status fill_lengths(Driver* driver, const Form& form, void* workspace, void* stream) const;
+  // Writes to the workspace what the graph reads from the device's memory and the caller does not
+  // have there: a row's length where only the other one is given, the seed and offset of dropout.
+  Status fill_workspace(Driver* driver, const Form& form, const opdock_attention& what,
+                        void* workspace, void* stream) const;
   cudnn::cudnnStatus_t enqueue(cudnn::cudnnHandle_t handle, const Form& form,
                                const opdock_attention& what, void* workspace) const;
 
@@ -37,6 +39,7 @@ class Plan {
   struct Numbers {
     float scale, minus_infinity, one, window;
     int32_t window_count, query_count, key_count;
+    float kept, kept_scale;
   };
 
   const void* address(Uid uid, const opdock_attention& what, const Numbers& numbers,
@@ -49,7 +52,8 @@ class Plan {
   cudnn::cudnnBackendDescriptor_t plan_ = nullptr;
   std::vector<int64_t> uids_;
   int64_t library_bytes_ = 0;
-  uint64_t row_sums_ = 0, d_q_sums_ = 0, lengths_ = 0;  // where they lie in the workspace
+  // Where they lie in the workspace.
+  uint64_t row_sums_ = 0, d_q_sums_ = 0, lengths_ = 0, seed_ = 0;
 };
 
 }  // namespace opdock::attention

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -75,6 +76,7 @@ using States = gemm::ThreadStates<State>;
 
 // Why no library can be used, once that is known.
 std::atomic<const std::string*> refusal{nullptr};
+std::atomic<bool> has_handles{false};  // a thread has had one
 thread_local std::string last_why;
 
 Answer decline(const opdock_call* call, const Reason& why) {
@@ -111,13 +113,16 @@ bool open_handle(Caller* caller, State* state, Answer* answer) {
   const cudnnStatus_t made = api->cudnnCreate(&handle);
   if (made == CUDNN_STATUS_SUCCESS) {
     state->set_handle(*api, handle);
+    has_handles.store(true, std::memory_order_relaxed);
     return true;
   }
   why = make_reason(Code::kAttentionLibraryUnfit, "cudnnCreate: " + describe_status(*api, made),
                     "a cuDNN that works with this GPU and driver");
   const bool may_pass = made == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         made == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-  *answer = may_pass ? decline(call, why) : refuse_for_good(call, why);
+  // What has served this process on another thread is not refused for good.
+  *answer = may_pass || has_handles.load(std::memory_order_relaxed) ? decline(call, why)
+                                                                    : refuse_for_good(call, why);
   return false;
 }
 
@@ -210,6 +215,42 @@ const std::string& unearned() {
   return *text;
 }
 
+// Returns why a form is declined, if a rule says so: the same in each call of the process.
+std::optional<Reason> rule_against(const Form& form, const opdock_device_facts& facts) {
+  if (form.has(OPDOCK_ATTENTION_DROPOUT) && !plans_at_once()) {
+    return make_reason(
+        Code::kAttentionDeclined,
+        "dropout, of which the library keeps other weights than the plugin's kernels",
+        "OPDOCK_ATTENTION=cudnn, forward and backward");
+  }
+  return known_refusal(form, facts.arch_major, facts.arch_minor);
+}
+
+Forms::Entry* add_form(Caller* caller, Forms* forms, const Form& form) {
+  const opdock_call* const call = caller->call();
+  Forms::Entry* const entry = forms->add(form);
+  entry->price = lost_seconds(form, *call->facts);
+  if (const auto why = rule_against(form, *call->facts)) {
+    entry->why = to_text(*why);
+    say(call, why->code, entry->why);
+  }
+  // Only the library can compute the gradients of what it has computed forward.
+  entry->is_promised =
+      form.has(OPDOCK_ATTENTION_DROPOUT) && !rule_against(forward_of(form), *call->facts);
+  record(*caller, *entry, entry->why.empty() && !plans_at_once() ? unearned() : entry->why);
+  return entry;
+}
+
+// An attention whose dropout the library has decided, or will, is not left to other kernels.
+Answer settle(Caller* caller, const Forms::Entry& entry, const Answer& answer) {
+  if (answer.outcome != Outcome::kDeclined || !entry.is_promised) return answer;
+  const opdock_call* const call = caller->call();
+  const std::string text =
+      "attention: " + std::string(answer.why) +
+      ". Other kernels would drop other weights; use OPDOCK_ATTENTION=own for all of the process";
+  return {Outcome::kFailed, {}, call->host->set_error(call, OPDOCK_INCOMPATIBLE, text.c_str())};
+}
+
 enum class When { kShapesAlone, kPlan, kRun };
 
 // Returns the form's entry, which has a plan, or NULL and *answer.
@@ -217,46 +258,35 @@ Forms::Entry* usable(Caller* caller, const Form& form, When when, Answer* answer
   const opdock_call* const call = caller->call();
   State& state = state_of(call);
   Forms::Entry* entry = state.forms.find(form);
-  if (entry == nullptr) {
-    if (const std::string* const known = refusal.load(std::memory_order_acquire)) {
-      *answer = {Outcome::kDeclined, *known};
-      return nullptr;
-    }
-    if (prefers_own()) {
-      *answer = refuse_for_good(call, make_reason(Code::kAttentionDeclined, "OPDOCK_ATTENTION=own",
-                                                  "OPDOCK_ATTENTION=cudnn or no value"));
-      return nullptr;
-    }
-    const auto why = known_refusal(form, call->facts->arch_major, call->facts->arch_minor);
-    if (when == When::kShapesAlone) {
-      if (why) *answer = decline(call, *why);
-      return nullptr;
-    }
-    entry = state.forms.add(form);
-    entry->price = lost_seconds(form, *call->facts);
-    if (why) {
-      entry->why = to_text(*why);
-      say(call, why->code, entry->why);
-    }
-    record(*caller, *entry, why || plans_at_once() ? entry->why : unearned());
-  }
-  if (entry->plan != nullptr) return entry;
-  if (!entry->why.empty()) {
-    *answer = {Outcome::kDeclined, entry->why};
-    return nullptr;
-  }
+  if (entry != nullptr && entry->plan != nullptr) return entry;
   if (const std::string* const known = refusal.load(std::memory_order_acquire)) {
     *answer = {Outcome::kDeclined, *known};
     return nullptr;
   }
-  if (when == When::kShapesAlone) return nullptr;
+  if (prefers_own()) {
+    *answer = refuse_for_good(call, make_reason(Code::kAttentionDeclined, "OPDOCK_ATTENTION=own",
+                                                "OPDOCK_ATTENTION=cudnn or no value"));
+    return nullptr;
+  }
+  if (when == When::kShapesAlone) {
+    if (const auto why = rule_against(form, *call->facts)) *answer = decline(call, *why);
+    return nullptr;
+  }
+  if (entry == nullptr) entry = add_form(caller, &state.forms, form);
+  if (!entry->why.empty()) {
+    *answer = settle(caller, *entry, {Outcome::kDeclined, entry->why});
+    return nullptr;
+  }
   if (!plans_at_once() && entry->lost < kPlanSeconds) {
     say_once(call, &said_unearned, 1, unearned());
     if (when == When::kRun) entry->lost += entry->price;
     *answer = {Outcome::kDeclined, unearned()};
     return nullptr;
   }
-  return make_plan(caller, &state, entry, answer) ? entry : nullptr;
+  if (make_plan(caller, &state, entry, answer)) return entry;
+  // Where no library can be used, none has computed anything forward.
+  if (refusal.load(std::memory_order_acquire) == nullptr) *answer = settle(caller, *entry, *answer);
+  return nullptr;
 }
 
 }  // namespace
@@ -283,17 +313,18 @@ Answer run(Caller* caller, const Form& form, const opdock_attention& what, void*
   if (entry == nullptr) return answer;
   const Plan& plan = *entry->plan;
   if (plan.workspace_bytes > workspace_bytes) {
-    return decline(call, make_reason(Code::kAttentionDeclined,
-                                     std::to_string(workspace_bytes) + " bytes of workspace",
-                                     std::to_string(plan.workspace_bytes) +
-                                         ", as plan says for these strides and alignments"));
+    answer = decline(call, make_reason(Code::kAttentionDeclined,
+                                       std::to_string(workspace_bytes) + " bytes of workspace",
+                                       std::to_string(plan.workspace_bytes) +
+                                           ", as plan says for these strides and alignments"));
+    return settle(caller, *entry, answer);
   }
   if (!entry->is_captured) {
     if (const opdock_status asked = caller->is_capturing(&entry->is_captured); asked != OPDOCK_OK)
       return {Outcome::kFailed, {}, asked};
   }
   State& state = state_of(call);
-  const Status filled = plan.fill_lengths(caller->driver(), form, workspace, call->stream);
+  const Status filled = plan.fill_workspace(caller->driver(), form, what, workspace, call->stream);
   std::string found = filled.text;
   opdock_status failed = filled.status;
   if (filled.ok()) {

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -104,6 +105,16 @@ inline int count(const char* what) {
   return counted(what);
 }
 
+// Returns whether the stand-in's dropout keeps a weight.
+inline bool keeps(int64_t seed, int64_t offset, int64_t index, double probability) {
+  static const auto asked = [] {
+    void* const library = dlopen(std::getenv("FAKE_CUDNN_LIBRARY"), RTLD_NOW);
+    return reinterpret_cast<int (*)(int64_t, int64_t, int64_t, double)>(
+        dlsym(library, "fake_cudnn_keeps"));
+  }();
+  return asked(seed, offset, index, probability) != 0;
+}
+
 // Numbers of a tensor [batch, heads, tokens, size], in 16 bits as a plugin has them: tokens before
 // heads.
 struct Heads {
@@ -138,11 +149,14 @@ struct Heads {
 
 // An attention with its memory and a plain computation of it.
 struct Case {
+  static constexpr int64_t kSeed = 0x123456789, kOffset = 0x7abcdef01;  // more than 32 bits each
   static constexpr int64_t kBatch = 2, kHeads = 4, kKvHeads = 2, kSize = 8, kValueSize = 16;
   int64_t queries, keys;
   int type;
   Heads q, k, v, d_out, out, d_q, d_k, d_v;
   std::vector<float> lse, bias;
+  std::vector<uint16_t> bias_16, d_bias;  // a bias in 16 bits, and its gradient
+  alignas(16) std::array<float, kHeads> slopes{0.5f, -0.25f, 0.125f, 1};
   std::vector<int32_t> query_lengths, key_lengths;
   opdock_attention what{};
 
@@ -196,6 +210,24 @@ struct Case {
     const int64_t strides[4] = {0, queries * keys, keys, 1};
     for (int i = 0; i < 4; ++i) what.bias_strides[i] = strides[i];
   }
+  // The same in 16 bits, whose gradient can be computed.
+  void add_bias_16() {
+    add_bias();
+    bias_16.resize(bias.size());
+    d_bias.resize(bias.size());
+    for (size_t i = 0; i < bias.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      stand_in::put(bias_16.data(), type, at, static_cast<double>(bias[i]));
+      bias[i] = static_cast<float>(stand_in::get(bias_16.data(), type, at));
+    }
+    what.bias = bias_16.data();
+    what.bias_dtype = what.dtype;
+    what.d_bias = d_bias.data();
+  }
+  void add_slopes() {
+    what.slopes = slopes.data();
+    what.flags |= OPDOCK_ATTENTION_SLOPES;
+  }
   bool has(uint32_t flag) const { return (what.flags & flag) != 0; }
 
   bool sees(int64_t b, int64_t i, int64_t j) const {
@@ -211,6 +243,14 @@ struct Case {
   void check() const {
     const int64_t group = kHeads / kKvHeads;
     std::vector<double> d_keys(d_k.memory.size()), d_values(d_v.memory.size());
+    std::vector<double> d_biases(d_bias.size());
+    const bool drops = has(OPDOCK_ATTENTION_DROPOUT);
+    const double kept = drops ? 1 - static_cast<double>(what.dropout) : 1;
+    const auto factor = [&](int64_t b, int64_t h, int64_t i, int64_t j) {
+      const int64_t index = ((b * kHeads + h) * queries + i) * keys + j;
+      if (!drops) return 1.0;
+      return keeps(kSeed, kOffset, index, kept) ? 1 / kept : 0;
+    };
     for (int64_t b = 0; b < kBatch; ++b) {
       for (int64_t h = 0; h < kHeads; ++h) {
         for (int64_t i = 0; i < queries; ++i) {
@@ -224,6 +264,9 @@ struct Case {
             score *= static_cast<double>(what.scale);
             if (!bias.empty())
               score += static_cast<double>(bias[static_cast<size_t>((h * queries + i) * keys + j)]);
+            if (has(OPDOCK_ATTENTION_SLOPES))
+              score +=
+                  static_cast<double>(slopes[static_cast<size_t>(h)]) * static_cast<double>(j - i);
             sum += weights[static_cast<size_t>(j)] = std::exp(score);
           }
           if (sum == 0) continue;  // the stand-in does not say what the library gives
@@ -237,7 +280,8 @@ struct Case {
           for (int64_t e = 0; e < kValueSize; ++e) {
             double value = 0;
             for (int64_t j = 0; j < keys; ++j)
-              value += weights[static_cast<size_t>(j)] * v.get(b, h / group, j, e);
+              value +=
+                  weights[static_cast<size_t>(j)] * factor(b, h, i, j) * v.get(b, h / group, j, e);
             near(out.get(b, h, i, e), value, "out");
             dot += value * d_out.get(b, h, i, e);
           }
@@ -249,9 +293,12 @@ struct Case {
             for (int64_t e = 0; e < kValueSize; ++e) {
               d_weight += d_out.get(b, h, i, e) * v.get(b, h / group, j, e);
               d_values[static_cast<size_t>(d_v.at(b, h / group, j, e))] +=
-                  weight * d_out.get(b, h, i, e);
+                  weight * factor(b, h, i, j) * d_out.get(b, h, i, e);
             }
-            const double d_score = weight * (d_weight - dot) * static_cast<double>(what.scale);
+            const double d_biased = weight * (d_weight * factor(b, h, i, j) - dot);
+            if (!d_biases.empty())
+              d_biases[static_cast<size_t>((h * queries + i) * keys + j)] += d_biased;
+            const double d_score = d_biased * static_cast<double>(what.scale);
             for (int64_t e = 0; e < kSize; ++e) {
               d_query[static_cast<size_t>(e)] += d_score * k.get(b, h / group, j, e);
               d_keys[static_cast<size_t>(d_k.at(b, h / group, j, e))] +=
@@ -268,6 +315,9 @@ struct Case {
       near(stand_in::get(d_k.memory.data(), type, static_cast<int64_t>(i)), d_keys[i], "d_k");
     for (size_t i = 0; i < d_values.size(); ++i)
       near(stand_in::get(d_v.memory.data(), type, static_cast<int64_t>(i)), d_values[i], "d_v");
+    if (!has(OPDOCK_ATTENTION_BIAS_GRADIENT)) return;
+    for (size_t i = 0; i < d_biases.size(); ++i)
+      near(stand_in::get(d_bias.data(), type, static_cast<int64_t>(i)), d_biases[i], "d_bias");
   }
   void near(double found, double wanted, const char* what_it_is) const {
     // Results and what the gradients are computed from are rounded to 16 bits.

@@ -34,7 +34,11 @@ enum Kind {
   kReduction = 21,
   kReductionOperation = 22,
   kReshapeOperation = 31,
+  kRng = 32,
+  kRngOperation = 33,
+  kPagedLoad = 35,
 };
+constexpr int kInt64 = 10;  // cuDNN's number of the type
 
 long setting(const char* name, long otherwise) {
   const char* const all = std::getenv("FAKE_CUDNN");
@@ -80,6 +84,7 @@ size_t size_of_type(int type) {
     case 8:
     case 14:
     case 18:
+    case 29:
       return 4;
     default:
       return 8;
@@ -94,7 +99,7 @@ int type_of_attribute(int kind, int name) {
       {kPlan, {{400, 0}, {401, 15}}},
       {kPointwiseOperation, {{750, 15}, {751, 15}, {752, 15}, {753, 15}, {758, 15}}},
       {kGraph, {{800, 0}, {801, 15}}},
-      {kTensor, {{900, 3}, {901, 1}, {902, 3}, {903, 3}, {906, 3}, {907, 2}, {908, 2}}},
+      {kTensor, {{900, 3}, {901, 1}, {902, 3}, {903, 3}, {906, 3}, {907, 2}, {908, 2}, {913, 15}}},
       {kPack, {{1000, 3}, {1001, 6}, {1003, 6}}},
       {kMatmul, {{1500, 1}}},
       {kMatmulOperation,
@@ -102,6 +107,9 @@ int type_of_attribute(int kind, int name) {
       {kReduction, {{1600, 18}, {1601, 1}}},
       {kReductionOperation, {{1610, 15}, {1611, 15}, {1612, 15}}},
       {kReshapeOperation, {{2200, 15}, {2201, 15}}},
+      {kRng, {{2300, 29}, {2305, 5}}},
+      {kRngOperation, {{2310, 15}, {2311, 15}, {2312, 15}, {2313, 15}}},
+      {kPagedLoad, {{1950, 15}, {1951, 15}, {1952, 15}, {1953, 15}}},
   };
   const auto of_kind = types.find(kind);
   if (of_kind == types.end()) return -1;
@@ -130,6 +138,15 @@ void each_place(const Dims& dims, const F& visit) {
         for (i[3] = 0; i[3] < dims[3]; ++i[3]) visit(i);
 }
 
+// Whether dropout keeps a weight: any function that depends on all of the numbers.
+bool keeps(int64_t seed, int64_t offset, int64_t index, double probability) {
+  auto x = static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(offset) +
+           static_cast<uint64_t>(index) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return static_cast<double>(x >> 11) < probability * 0x1p53;
+}
+
 class Run {
  public:
   explicit Run(const Desc* pack) {
@@ -144,12 +161,16 @@ class Run {
     if (x->kind == kPointwiseOperation) return pointwise(x);
     if (x->kind == kMatmulOperation) return multiply(x);
     if (x->kind == kReductionOperation) return reduce(x);
+    if (x->kind == kRngOperation) return draw(x);
+    if (x->kind == kPagedLoad) return load(x);
     expect(x->kind == kReshapeOperation, "an operation");
     const Desc *const from = x->desc(2200), *const to = x->desc(2201);
     // The result sees the same memory with other strides.
     const bool is_memory = from->values.count(907) == 0;
     const auto& values = is_memory ? std::vector<double>() : between_.at(uid(from));
+    expect((from->may_have(913) != nullptr) == (to->may_have(913) != nullptr), "both are ragged");
     each_place(dims_of(to), [&](const Dims& i) {
+      if (is_outside(to, i)) return;
       const int64_t at = place(to, i);
       put(to, i, is_memory ? get_memory(from, at) : values[static_cast<size_t>(at)]);
     });
@@ -157,14 +178,34 @@ class Run {
 
  private:
   static int64_t uid(const Desc* x) { return x->one<int64_t>(906); }
-  static int64_t place(const Desc* x, const Dims& i) {
+  int64_t place(const Desc* x, const Dims& i) {
     const Dims dims = dims_of(x), strides = dims_of(x, 903);
-    int64_t at = 0;
-    for (size_t d = 0; d < 4; ++d) {
+    const bool is_ragged = x->may_have(913) != nullptr;
+    int64_t at = is_ragged ? offset(x, i[0]) : 0;
+    for (size_t d = is_ragged ? 1 : 0; d < 4; ++d) {
       expect(i[d] < dims[d] || dims[d] == 1, "a place outside of a tensor");
       if (dims[d] != 1) at += i[d] * strides[d];
     }
     return at;
+  }
+  // Where a row of a ragged tensor begins.
+  int64_t offset(const Desc* x, int64_t row) {
+    const Desc* const offsets = x->desc(913);
+    expect(dims_of(offsets)[0] == dims_of(x)[0] + 1, "an offset for each row, and the end");
+    return integer(offsets, row);
+  }
+  // Whether a place lies behind the last token of a ragged row.
+  bool is_outside(const Desc* x, const Dims& i) {
+    if (x->may_have(913) == nullptr) return false;
+    const Dims dims = dims_of(x), strides = dims_of(x, 903);
+    const size_t token = dims[3] > 1 && strides[3] > strides[2] ? 3 : 2;
+    return i[token] * strides[token] >= offset(x, i[0] + 1) - offset(x, i[0]);
+  }
+  int64_t integer(const Desc* x, int64_t at) {
+    expect(x->one<int>(901) == kInt64, "a tensor of int64");
+    const auto found = memory_.find(uid(x));
+    expect(found != memory_.end() && found->second != nullptr, "a tensor is not passed");
+    return static_cast<const int64_t*>(found->second)[at];
   }
   double get_memory(const Desc* x, int64_t at) {
     const auto found = memory_.find(uid(x));
@@ -172,11 +213,13 @@ class Run {
     return stand_in::get(found->second, element_of(x->one<int>(901)), at);
   }
   double get(const Desc* x, const Dims& i) {
+    if (is_outside(x, i)) return 0;
     const int64_t at = place(x, i);
     if (x->values.count(907) == 0) return get_memory(x, at);
     return between_.at(uid(x))[static_cast<size_t>(at)];
   }
   void put(const Desc* x, const Dims& i, double value) {
+    if (is_outside(x, i)) return;
     const int64_t at = place(x, i);
     if (x->values.count(907) != 0) {
       std::vector<double>& values = between_[uid(x)];
@@ -231,6 +274,32 @@ class Run {
         broken("a function of numbers");
     }
   }
+  void draw(const Desc* x) {
+    const Desc *const how = x->desc(2312), *const y = x->desc(2310);
+    expect(how->one<int>(2300) == 0, "Bernoulli's distribution");
+    const double probability = how->one<double>(2305);
+    expect(probability > 0 && probability < 1, "a probability");
+    const int64_t seed = integer(x->desc(2311), 0), at = integer(x->desc(2313), 0);
+    int64_t index = 0;
+    each_place(dims_of(y),
+               [&](const Dims& i) { put(y, i, keeps(seed, at, index++, probability) ? 1 : 0); });
+  }
+  void load(const Desc* x) {
+    const Desc *const blocks = x->desc(1950), *const table = x->desc(1953),
+                      *const y = x->desc(1951);
+    const Dims all = dims_of(blocks), dims = dims_of(y), strides = dims_of(y, 903);
+    const size_t token = strides[2] == 1 ? 3 : 2;
+    const int64_t each = all[2];
+    expect(dims_of(table)[2] == (dims[token] + each - 1) / each, "as many blocks as keys have");
+    expect(all[1] == dims[1] && all[3] == dims[5 - token], "heads and sizes that fit");
+    each_place(dims, [&](const Dims& i) {
+      const bool is_read = i[token] < get(x->desc(1952), {i[0], 0, 0, 0});
+      const Dims from = {
+          is_read ? static_cast<int64_t>(get(table, {i[0], 0, i[token] / each, 0})) : 0, i[1],
+          i[token] % each, i[5 - token]};
+      put(y, i, is_read ? get(blocks, from) : 0);
+    });
+  }
   void multiply(const Desc* x) {
     const Desc *const a = x->desc(1520), *const b = x->desc(1521), *const c = x->desc(1522);
     const Dims of_a = dims_of(a), of_b = dims_of(b), dims = dims_of(c);
@@ -276,6 +345,9 @@ class Run {
 
 EXPORT int fake_cudnn_count(const char* what) {
   return counts[what];
+}
+EXPORT int fake_cudnn_keeps(int64_t seed, int64_t offset, int64_t index, double probability) {
+  return keeps(seed, offset, index, probability) ? 1 : 0;
 }
 EXPORT size_t cudnnGetVersion() {
   return static_cast<size_t>(setting("version", 91900));
@@ -328,7 +400,8 @@ EXPORT int cudnnBackendFinalize(Desc* desc) {
     dims_of(desc);
     dims_of(desc, 903);
     expect(desc->one<int64_t>(900) == 16, "an alignment");
-    expect(desc->one<int>(901) == 11 || element_of(desc->one<int>(901)) >= 0, "an element type");
+    const int type = desc->one<int>(901);
+    expect(type == 11 || type == kInt64 || element_of(type) >= 0, "an element type");
   }
   if (desc->kind == kGraph) ++counts["graph"];
   if (desc->kind == kHeuristics) {

@@ -1,6 +1,7 @@
 // Tests the table of opdock.attention/1 as a plugin uses it, over a stand-in for cuDNN and a driver
 // whose device is this machine's memory.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -161,7 +162,7 @@ TEST_F(Attention, WhatContradictsItself) {
   EXPECT_NE(std::string(caller.f.error).find("kv_heads: found 3"), std::string::npos);
   window.what.window = -1;
   EXPECT_EQ(caller.call(&window), OPDOCK_INVALID_ARGUMENT);
-  short_struct.what.struct_size -= 8;
+  short_struct.what.struct_size = offsetof(opdock_attention, bias_strides);
   EXPECT_EQ(caller.call(&short_struct), OPDOCK_INTERNAL);
   EXPECT_NE(std::string(caller.f.error).find("sizeof(opdock_attention)"), std::string::npos);
   for (misuse = 1; misuse <= 2; ++misuse) {

@@ -38,9 +38,15 @@ typedef struct opdock_attention_heads { /* frozen */
 /* Equal calls give equal bits, as they do without this flag if the caller asks for it
  * (opdock_call_options.wants_deterministic). */
 #define OPDOCK_ATTENTION_DETERMINISTIC 64u
+#define OPDOCK_ATTENTION_SLOPES 128u        /* ALiBi; with CAUSAL, without BOTTOM_RIGHT */
+#define OPDOCK_ATTENTION_BIAS_GRADIENT 256u /* with BACKWARD */
+#define OPDOCK_ATTENTION_DROPOUT 512u
+#define OPDOCK_ATTENTION_RAGGED 1024u /* with both lengths: rows lie one after another */
+#define OPDOCK_ATTENTION_PAGED 2048u  /* forward, with both lengths: k and v lie in blocks */
 
 /* For each row b and each head h, with the head h * kv_heads / heads of k and v:
- *   scores = scale * q k' + bias, minus infinity where a query does not see a key
+ *   scores = scale * q k' + bias + slope * (key's number - query's number),
+ *            minus infinity where a query does not see a key
  *   lse = log of the sum of exp(scores) over the keys;   out = exp(scores - lse) v
  *
  * Query i is at place i; with BOTTOM_RIGHT at place i + (keys - queries), of row b's lengths if
@@ -49,6 +55,21 @@ typedef struct opdock_attention_heads { /* frozen */
  * those that see no key because of their place, have 0 in out and minus infinity in lse, and the
  * gradients of what is not seen are 0. A row of no keys, or a query whose bias is minus infinity
  * for each key that it sees, gives NaN.
+ *
+ * DROPOUT: each weight exp(scores - lse) becomes 0 with the probability `dropout`, and the others
+ * are divided by 1 - dropout. The library decides by a seed and an offset which ones, in its own
+ * order: equal numbers give equal weights forward and backward, but other kernels cannot repeat
+ * them. So a backward with DROPOUT needs a forward that was computed by this table. Declined unless
+ * the user asks for the library by OPDOCK_ATTENTION; then each form that is not declined for its
+ * sizes, strides or alignments, those of gradients excepted, is computed by the library or fails
+ * (OPDOCK_INCOMPATIBLE). Not with a bias or BOTTOM_RIGHT.
+ *
+ * RAGGED: row b of a tensor begins at data + offsets[b] elements, whatever row_stride is, and has
+ * as many tokens as its length says; `queries` and `keys` are at least the longest lengths. The
+ * gradients lie as q, k, v and out do.
+ *
+ * PAGED: token t of row b of k is token t % block_size of block block_table[b][t / block_size], and
+ * row_stride is the distance of blocks; v likewise.
  *
  * Elements are float16 or bfloat16, sums float32. Results share no memory with anything else. */
 typedef struct opdock_attention {
@@ -73,6 +94,25 @@ typedef struct opdock_attention {
   opdock_dtype bias_dtype;              /* float32 or `dtype`; bits 0: there is no bias */
   uint32_t reserved;
   int64_t bias_strides[4]; /* elements; 0 in the first two: one for all */
+  const float* slopes;     /* [heads], with SLOPES, aligned to 16 bytes */
+  void* d_bias;            /* BIAS_GRADIENT: written; dtype and shape of the bias, contiguous */
+  /* DROPOUT, 0 < dropout < 1. A number is read from the address, in the device's memory, or if that
+   * is NULL taken from the struct. */
+  const int64_t* dropout_seed_at;
+  const int64_t* dropout_offset_at;
+  int64_t dropout_seed, dropout_offset;
+  float dropout;
+  uint32_t reserved_too;
+  /* RAGGED: [batch + 1] each; the last one is the end. lse_offsets NULL: lse lies as without
+   * RAGGED; else number (h, t) of row b at lse_offsets[b] + h * lse_strides[0] + t *
+   * lse_strides[1]. */
+  const int64_t *q_offsets, *k_offsets, *v_offsets, *out_offsets, *lse_offsets;
+  int64_t lse_strides[2];
+  /* PAGED. [batch, keys / block_size rounded up]; table_stride: elements from row to row. */
+  const int32_t* block_table;
+  int64_t table_stride;
+  int64_t block_size; /* tokens */
+  int64_t blocks;     /* of k and of v */
 } opdock_attention;
 
 /* The table of the extension "opdock.attention/1".

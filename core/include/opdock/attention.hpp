@@ -78,6 +78,36 @@ class Attention {
       what_.bias_strides[i] = i < 2 && bias.size(i) == 1 ? 0 : bias.stride(i);
     return *this;
   }
+  // ALiBi: slopes[h] * (key's number - query's number) is added, with causal(). float32 [heads].
+  Attention& slopes(Tensor slopes) {
+    check(slopes, "slopes").dtype(dtype_of<float>()).shape({what_.heads}).contiguous();
+    what_.slopes = slopes.has_data() ? static_cast<const float*>(slopes.raw()) : nullptr;
+    what_.flags |= OPDOCK_ATTENTION_SLOPES;
+    return *this;
+  }
+  // Keeps weights with the probability 1 - p. The numbers are the generator's, from its device_seed
+  // if there is one. attention.h says why a backward needs a forward of the same kind.
+  Attention& dropout(double p, const opdock_generator& generator) {
+    what_.dropout = static_cast<float>(p);
+    what_.dropout_seed = static_cast<int64_t>(generator.seed);
+    what_.dropout_offset = static_cast<int64_t>(generator.offset);
+    what_.dropout_seed_at = reinterpret_cast<const int64_t*>(generator.device_seed);
+    what_.flags |= OPDOCK_ATTENTION_DROPOUT;
+    return *this;
+  }
+  // The gradient of the bias, with backward(): its shape and dtype, contiguous. Without a tensor,
+  // while planning: it is wanted.
+  Attention& bias_gradient() {
+    what_.flags |= OPDOCK_ATTENTION_BIAS_GRADIENT;
+    return *this;
+  }
+  Attention& bias_gradient(Tensor d_bias) {
+    check(d_bias, "d_bias").dtype(Dtype(what_.bias_dtype)).ndim(4).contiguous();
+    check(d_bias, "d_bias").size(2, what_.queries).size(3, what_.keys);
+    what_.d_bias = d_bias.has_data() ? d_bias.raw() : nullptr;
+    return bias_gradient();
+  }
+
   // The forward's log of the sum of exp(scores): float32 [batch, heads, queries], contiguous.
   // Without a tensor, while planning: it is wanted.
   Attention& lse() {
@@ -118,6 +148,9 @@ class Attention {
   }
 
   const opdock_attention& get() const { return what_; }
+  // For what has no function here: ragged rows and keys in blocks, which are no tensors of four
+  // dimensions.
+  opdock_attention& edit() { return what_; }
 
   // Returns whether the host serves this attention, and how many bytes of workspace run needs.
   bool plan(const CallBase& call, uint64_t* workspace_bytes) const {
