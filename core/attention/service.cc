@@ -24,7 +24,7 @@ using namespace cudnn;
 
 // Each kind of reason is logged once: a warning if there is a library that cannot be used.
 std::atomic<bool> said_missing{false}, said_unfit{false}, said_declined{false},
-    said_unearned{false};
+    said_unearned{false}, said_captured{false};
 
 void say_once(const opdock_call* call, std::atomic<bool>* said, int32_t level,
               const std::string& why) {
@@ -162,6 +162,13 @@ void record(const Caller& caller, const Forms::Entry& entry, const std::string& 
                    entry.plan != nullptr, why});
 }
 
+Reason captured_unplanned() {
+  return make_reason(Code::kAttentionDeclined,
+                     "the stream being captured, and this attention not planned on this thread",
+                     "the same call once before the capture, and OPDOCK_ATTENTION=cudnn so that it "
+                     "makes the plan");
+}
+
 // Returns whether the entry has a plan now; false and *answer if not.
 bool make_plan(Caller* caller, State* state, Forms::Entry* entry, Answer* answer) {
   const opdock_call* const call = caller->call();
@@ -177,10 +184,7 @@ bool make_plan(Caller* caller, State* state, Forms::Entry* entry, Answer* answer
     return false;
   }
   if (is_capturing) {
-    *answer = decline(call, make_reason(Code::kAttentionDeclined,
-                                        "the stream being captured, and this attention not planned "
-                                        "on this thread",
-                                        "the same call once before the capture"));
+    *answer = decline(call, captured_unplanned());
     return false;
   }
   if (!open_handle(caller, state, answer)) return false;
@@ -251,6 +255,26 @@ Answer settle(Caller* caller, const Forms::Entry& entry, const Answer& answer) {
   return {Outcome::kFailed, {}, call->host->set_error(call, OPDOCK_INCOMPATIBLE, text.c_str())};
 }
 
+// Counts a call of own kernels. A graph repeats them who knows how often, so that a capture earns
+// the plan at once, for what comes after it.
+Answer lose(Caller* caller, Forms::Entry* entry) {
+  const opdock_call* const call = caller->call();
+  bool is_capturing = false;
+  if (const opdock_status asked = caller->is_capturing(&is_capturing); asked != OPDOCK_OK)
+    return {Outcome::kFailed, {}, asked};
+  entry->lost += is_capturing ? kPlanSeconds : entry->price;
+  if (!is_capturing) {
+    say_once(call, &said_unearned, 1, unearned());
+    return {Outcome::kDeclined, unearned()};
+  }
+  const std::string why = to_text(captured_unplanned());
+  record(*caller, *entry, why);
+  // A tenth of a millisecond is worth a warning.
+  say_once(call, &said_captured, entry->price >= 1e-4 ? 2 : 1, why);
+  last_why = why;
+  return {Outcome::kDeclined, last_why};
+}
+
 enum class When { kShapesAlone, kPlan, kRun };
 
 // Returns the form's entry, which has a plan, or NULL and *answer.
@@ -278,9 +302,7 @@ Forms::Entry* usable(Caller* caller, const Form& form, When when, Answer* answer
     return nullptr;
   }
   if (!plans_at_once() && entry->lost < kPlanSeconds) {
-    say_once(call, &said_unearned, 1, unearned());
-    if (when == When::kRun) entry->lost += entry->price;
-    *answer = {Outcome::kDeclined, unearned()};
+    *answer = when == When::kRun ? lose(caller, entry) : Answer{Outcome::kDeclined, unearned()};
     return nullptr;
   }
   if (make_plan(caller, &state, entry, answer)) return entry;

@@ -147,6 +147,15 @@ TEST_F(Attention, DISABLED_PlansAreEarned) {
   EXPECT_EQ(caller.call(&what), OPDOCK_OK);
   what.what.queries = 2047;
   EXPECT_EQ(caller.call(&what), OPDOCK_UNSUPPORTED);
+  // A graph repeats own kernels: a capture earns the plan for later calls.
+  driver.captures = true;
+  EXPECT_EQ(caller.call(&what), OPDOCK_UNSUPPORTED);
+  EXPECT_NE(std::string(caller.f.error).find("the stream being captured"), std::string::npos);
+  EXPECT_NE(logged.find("the stream being captured"), std::string::npos);
+  EXPECT_EQ(count("graph"), 1);
+  driver.captures = false;
+  EXPECT_EQ(caller.call(&what), OPDOCK_OK) << caller.f.error;
+  EXPECT_EQ(count("graph"), 2);
 }
 
 }  // namespace
