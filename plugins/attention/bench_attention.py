@@ -131,10 +131,31 @@ def name_of(shape):
     return f"B{batch} S{queries} H{heads} KV{kv} L{keys} D{size}"
 
 
+# Queries [batch, tokens, heads, elements] of the prompts that `opdock bench --tune` measures by own
+# kernels and by the host's attention service.
+SHAPES = {
+    "cuda": [
+        (batch, tokens, heads, size)
+        for size in (64, 128)
+        for batch, heads in ((1, 32), (4, 32))
+        for tokens in (128, 256, 512, 1024, 2048, 4096)
+    ],
+    "cpu": [],
+}
+DTYPES = [torch.bfloat16]  # float16 takes the same time, and other dtypes have no service
+
+
 def candidates(x):
-    """Yields what tests/bench/gpu_ops.py times for each shape: nothing, because rows are not
+    """Yields the calls that `opdock bench --tune` measures for queries x: causal prompts, and their
+    gradients. Nothing for rows, which tests/bench/gpu_ops.py asks for, because rows are no
     heads."""
-    return iter(())
+    if x.dim() != 4:
+        return
+    grad, call = torch.randn_like(x), {"causal": True}
+    result, lse = opdock.ops.attention_forward(x, x, x, **call)
+    backward = functools.partial(opdock.ops.attention_backward, grad, x, x, x, result, lse, **call)
+    yield "attention", "opdock", 4, functools.partial(opdock.ops.attention, x, x, x, **call)
+    yield "attention_backward", "opdock", 8, backward
 
 
 def cpu_candidates(shape, dtype):

@@ -41,7 +41,7 @@ std::vector<Launch> launches_of(Type type, const Shape& s, const RecordedGpu& gp
 
 // Returns how many kernels attention launches on a GPU whose host may have the service.
 size_t served_launches(Type type, const Shape& s, bool causal, int64_t window = 0,
-                       bool has_lengths = false) {
+                       bool has_lengths = false, const RecordedGpu& gpu = kHopper) {
   static const Op attention("attention", "attention");
   Array q(type, {s.batch, s.queries, s.heads, s.size}), out(type, q.shape());
   Array k(type, {s.batch, s.keys, s.kv_heads, s.size}), lengths(Type::kInt32, {s.batch});
@@ -49,7 +49,7 @@ size_t served_launches(Type type, const Shape& s, bool causal, int64_t window = 
   const Result result = attention.record(
       {q.value(), k.value(), k.value(), has_lengths ? lengths.value() : none(), none(), none(),
        none(), none(), none(), none(), boolean(causal), integer(window)},
-      {&out}, kHopper, &launches);
+      {&out}, gpu, &launches);
   EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
   return launches.size();
 }
@@ -98,6 +98,58 @@ TEST(AttentionLaunches, OtherCallsDoNotAskTheService) {
   EXPECT_EQ(served_launches(Type::kFloat16, {2, 300, 8, 8, 400, 64}, true, 100), 1u);
   EXPECT_EQ(served_launches(Type::kFloat16, kPromptShape, true, 0, true), 1u);
   EXPECT_EQ(service.planned, 0);
+}
+
+TEST(AttentionLaunches, HowLongAPromptMustBe) {
+  const auto served = [](int64_t queries, const RecordedGpu& gpu) {
+    return served_launches(Type::kFloat16, {1, queries, 8, 8, queries, 64}, true, 0, false, gpu) ==
+           0;
+  };
+  RecordedAttention service;
+  EXPECT_TRUE(served(256, kHopper));
+  EXPECT_FALSE(served(255, kHopper));
+  EXPECT_TRUE(served(512, kAda));
+  EXPECT_FALSE(served(511, kAda));
+  for (const RecordedGpu& gpu : {kTuring, kAmd}) EXPECT_FALSE(served(4096, gpu));
+  // What was measured comes first.
+  const auto measured = [&](int32_t way, int64_t queries) {
+    const Answer answer(way);
+    return served(queries, kHopper);
+  };
+  EXPECT_TRUE(measured(1, 64));
+  EXPECT_FALSE(measured(1, 63));
+  EXPECT_FALSE(measured(0, 4096));
+}
+
+// Masks may leave a query without keys, where the service gives NaN; a bias and slopes do not.
+TEST(AttentionLaunches, TheServiceGetsABiasAndSlopes) {
+  static const Op attention("attention", "attention");
+  RecordedAttention service;
+  const Type type = Type::kFloat16;
+  Array q(type, {2, 300, 8, 64}), out(type, q.shape()), slopes(Type::kFloat32, {8});
+  Array bias(type, {1, 8, 300, 300}), flat(Type::kFloat32, {2, 1, 1, 300});
+  const auto launches = [&](const opdock_value& mask, const opdock_value& added,
+                            const opdock_value& by_distance) {
+    std::vector<Launch> found;
+    const Result result =
+        attention.record({q.value(), q.value(), q.value(), none(), mask, added, by_distance, none(),
+                          none(), none(), boolean(true), integer(0)},
+                         {&out}, kHopper, &found);
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    return found.size();
+  };
+  EXPECT_EQ(launches(none(), bias.value(), slopes.value()), 0u);
+  ASSERT_EQ(service.ran.size(), 1u);
+  const opdock_attention& ran = service.ran[0];
+  EXPECT_NE(ran.flags & OPDOCK_ATTENTION_SLOPES, 0u);
+  EXPECT_NE(ran.slopes, nullptr);
+  EXPECT_NE(ran.bias, nullptr);
+  EXPECT_EQ(ran.bias_dtype.bits, 16);
+  EXPECT_EQ(ran.bias_strides[0], 0);
+  EXPECT_EQ(ran.bias_strides[1], 300 * 300);
+  EXPECT_EQ(launches(bias.value(), none(), none()), 1u);
+  EXPECT_EQ(launches(none(), flat.value(), none()), 1u);  // the same for every query
+  EXPECT_EQ(service.ran.size(), 1u);
 }
 
 TEST(AttentionLaunches, OwnKernelsServeWhereTheServiceDeclines) {
