@@ -170,7 +170,7 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
       json["chain"].back()["formula"] = formula_json(*record, on_cpu.get());
     }
   }
-  json["attention"] = is_op ? attention_json(op_of(name)) : Report::array();
+  json["attention"] = attention_json(op_of(name));
   json["policy"] = to_json(runtime->settings());
   const std::vector<std::string> known = op_names(*catalog);
   json["known_ops"] = known;

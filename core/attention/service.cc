@@ -204,7 +204,6 @@ bool make_plan(Caller* caller, State* state, Forms::Entry* entry, Answer* answer
     say(call, Code::kAttentionDeclined, entry->why);
     *answer = {Outcome::kDeclined, entry->why};
   }
-  record(*caller, *entry, entry->why);
   return entry->plan != nullptr;
 }
 
@@ -249,8 +248,9 @@ Forms::Entry* add_form(Caller* caller, Forms* forms, const Form& form) {
 Answer settle(Caller* caller, const Forms::Entry& entry, const Answer& answer) {
   if (answer.outcome != Outcome::kDeclined || !entry.is_promised) return answer;
   const opdock_call* const call = caller->call();
+  // Without the reason's advice, which is to take other kernels.
   const std::string text =
-      "attention: " + std::string(answer.why) +
+      "attention: " + std::string(answer.why.substr(0, answer.why.find(". "))) +
       ". Other kernels would drop other weights; use OPDOCK_ATTENTION=own for all of the process";
   return {Outcome::kFailed, {}, call->host->set_error(call, OPDOCK_INCOMPATIBLE, text.c_str())};
 }
@@ -305,7 +305,9 @@ Forms::Entry* usable(Caller* caller, const Form& form, When when, Answer* answer
     *answer = when == When::kRun ? lose(caller, entry) : Answer{Outcome::kDeclined, unearned()};
     return nullptr;
   }
-  if (make_plan(caller, &state, entry, answer)) return entry;
+  const bool is_made = make_plan(caller, &state, entry, answer);
+  if (answer->outcome != Outcome::kFailed) record(*caller, *entry, std::string(answer->why));
+  if (is_made) return entry;
   // Where no library can be used, none has computed anything forward.
   if (refusal.load(std::memory_order_acquire) == nullptr) *answer = settle(caller, *entry, *answer);
   return nullptr;

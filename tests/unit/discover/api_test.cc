@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/decisions.h"
 #include "base/guarded.h"
 #include "chain/runtime.h"
 #include "folder.h"
@@ -170,6 +171,20 @@ TEST(Reports, AreJsonWhateverTheFilesAreCalled) {
   EXPECT_EQ(take(text)["plugins"].size(), 4u);
   ASSERT_EQ(opdock_doctor_json(runtime.get(), &text, nullptr, 0), OPDOCK_OK);
   EXPECT_EQ(take(text)["plugins"]["rejected"], 4);
+}
+
+TEST(Reports, TellWhatComputesAttention) {
+  const Runtime runtime(":");
+  attention::record_decision({"told", "cuda:0", "float16 1x8x512", true, ""});
+  attention::record_decision(
+      {"told", "cuda:0", "float16 1x8x513", false, "it has not earned a plan"});
+  char* text = nullptr;
+  ASSERT_EQ(opdock_explain_json(runtime.get(), "plugin/told", &text, nullptr, 0), OPDOCK_OK);
+  EXPECT_EQ(take(text)["attention"], Json::parse(R"([
+    {"device": "cuda:0", "form": "float16 1x8x513", "by": "own", "why": "it has not earned a plan"},
+    {"device": "cuda:0", "form": "float16 1x8x512", "by": "cudnn", "why": null}])"));
+  ASSERT_EQ(opdock_explain_json(runtime.get(), "other", &text, nullptr, 0), OPDOCK_OK);
+  EXPECT_EQ(take(text)["attention"], Json::array());
 }
 
 TEST(Reports, RefuseNull) {
