@@ -30,6 +30,21 @@ _INFERENCE = (
     "rope/rope",
     "softmax/softmax",
 )
+_TRANSFORMER = (
+    "activation/bias_gelu",
+    "activation/bias_gelu_backward",
+    "attention/attention",
+    "attention/attention_backward",
+    "attention/attention_forward",
+    "dropout/dropout",
+    "dropout/dropout_backward",
+    "linear/linear",
+    "norm/add_layer_norm",
+    "norm/layer_norm",
+    "norm/layer_norm_backward",
+    "softmax/softmax",
+    "softmax/softmax_backward",
+)
 
 #: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
 SERVED = {
@@ -44,6 +59,8 @@ SERVED = {
     "pin_memory": ("pin_memory", ()),
     "sparse_attn": ("sparse_attn", ()),
     "spatial_inference": ("spatial_inference", ("activation/bias_add", "residual/residual_add")),
+    "stochastic_transformer": ("transformer", _TRANSFORMER),
+    "transformer": ("transformer", _TRANSFORMER),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }
