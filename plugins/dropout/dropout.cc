@@ -1,5 +1,5 @@
-// Implements dropout and dropout_backward: checks their arguments and hands the elements to the
-// kernels.
+// Implements dropout, dropout_add and dropout_backward: checks their arguments and hands the
+// elements to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -16,6 +16,7 @@ using Generator = std::optional<const opdock_generator*>;
 
 using Types = KernelTypes<float, opdock::half, opdock::bfloat16, double>;
 constexpr auto kForward = OPDOCK_KERNEL_FAMILY("dropout::forward", Types);
+constexpr auto kForwardAdd = OPDOCK_KERNEL_FAMILY("dropout::forward_add", Types);
 constexpr auto kBackward = OPDOCK_KERNEL_FAMILY("dropout::backward", Types);
 
 void check_dtype(Tensor tensor, const char* name) {
@@ -36,6 +37,10 @@ void plan(Plan& plan, Tensor x, double p, Generator) {
   plan.random_numbers(static_cast<uint64_t>(x.numel()));
 }
 
+void plan_add(Plan& plan, Tensor x, Tensor, double p, Generator generator) {
+  dropout::plan(plan, x, p, generator);
+}
+
 void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
   check_dtype(grad, "grad");
   check(mask, "mask").dtype(dtype_of<bool>()).same_shape_as(grad, "grad");
@@ -50,9 +55,10 @@ Threshold threshold_of(double p) {
   return {static_cast<unsigned int>(least), true};
 }
 
-Params make_params(Tensor x, Tensor mask, Tensor out, double p) {
+Params make_params(Tensor x, const void* residual, Tensor mask, Tensor out, double p) {
   Params params = {};
   params.x = x.raw();
+  params.residual = residual;
   params.mask = static_cast<unsigned char*>(mask.raw());
   params.out = out.raw();
   params.numel = x.numel();
@@ -60,8 +66,8 @@ Params make_params(Tensor x, Tensor mask, Tensor out, double p) {
   params.float_scale = static_cast<float>(params.scale);
   params.threshold = threshold_of(p);
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
-  params.is_aligned =
-      (address(params.x) | address(params.out)) % 16 == 0 && address(params.mask) % 8 == 0;
+  const uintptr_t vectors = address(params.x) | address(residual) | address(params.out);
+  params.is_aligned = vectors % 16 == 0 && address(params.mask) % 8 == 0;
   return params;
 }
 
@@ -78,22 +84,33 @@ void launch(const Call& call, uint32_t kernel, Tensor x, const Params& params) {
 // Elements that are worth waking a CPU thread for: about ten microseconds of work.
 constexpr int64_t kGrain = 16384;
 
-void run(Call& call, Results results, Tensor x, double p, Generator) {
+// residual: null for dropout.
+void drop(Call& call, Results results, Tensor x, const void* residual, double p) {
   const Tensor out = results[0], mask = results[1];
   if (x.numel() == 0) return;
-  Params params = make_params(x, mask, out, p);
+  Params params = make_params(x, residual, mask, out, p);
   params.random = opdock::random_source(*call.generator());
-  if (!call.is_cpu()) return launch(call, kForward(x.dtype()), x, params);
+  if (!call.is_cpu()) {
+    const uint32_t kernel = residual ? kForwardAdd(x.dtype()) : kForward(x.dtype());
+    return launch(call, kernel, x, params);
+  }
   const Job job = {x.dtype(), params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(forward);
   call.parallel_for(params.numel, kGrain,
                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
+void run(Call& call, Results results, Tensor x, double p, Generator) {
+  drop(call, results, x, nullptr, p);
+}
+void run_add(Call& call, Results results, Tensor x, Tensor residual, double p, Generator) {
+  drop(call, results, x, residual.raw(), p);
+}
+
 void run_backward(Call& call, Results results, Tensor grad, Tensor mask, double p) {
   const Tensor out = results[0];
   if (grad.numel() == 0) return;
-  const Params params = make_params(grad, mask, out, p);
+  const Params params = make_params(grad, nullptr, mask, out, p);
   if (!call.is_cpu()) return launch(call, kBackward(grad.dtype()), grad, params);
   const Job job = {grad.dtype(), params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(backward);
@@ -105,4 +122,5 @@ void run_backward(Call& call, Results results, Tensor grad, Tensor mask, double 
 }  // namespace dropout
 
 OPDOCK_OP(dropout, dropout::plan, nullptr, dropout::run)
+OPDOCK_OP(dropout_add, dropout::plan_add, nullptr, dropout::run_add)
 OPDOCK_OP(dropout_backward, dropout::plan_backward, nullptr, dropout::run_backward)

@@ -28,14 +28,17 @@ HWY_INLINE hn::VFromD<D> kept(D d, hn::VFromD<D> value, const uint32_t* keep,
   }
 }
 
-template <class T>
+template <class T, bool HasResidual = false>
 void drop(const Params& p, int64_t first, int64_t count, const uint32_t* keep) {
   using C = typename simd::Compute<T>::type;
   const T* const x = static_cast<const T*>(p.x) + first;
   T* const out = static_cast<T*>(p.out) + first;
+  const T* const residual = HasResidual ? static_cast<const T*>(p.residual) + first : nullptr;
   const C factor = static_cast<C>(p.scale);
   simd::for_each_vector<C>(count, [&](auto d, int64_t i) HWY_ATTR {
-    simd::store(d, kept(d, simd::load(d, x + i), keep + i, factor), out + i);
+    auto value = kept(d, simd::load(d, x + i), keep + i, factor);
+    if constexpr (HasResidual) value = hn::Add(value, simd::load(d, residual + i));
+    simd::store(d, value, out + i);
   });
 }
 
@@ -67,7 +70,11 @@ void forward_of(const Params& p, int64_t begin, int64_t end) {
       mask[i] = is_kept;
       keep[i] = is_kept ? ~uint32_t{0} : 0;
     }
-    drop<T>(p, first, count, keep);
+    if (p.residual) {
+      drop<T, true>(p, first, count, keep);
+    } else {
+      drop<T>(p, first, count, keep);
+    }
   }
 }
 

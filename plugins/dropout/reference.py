@@ -14,6 +14,14 @@ def dropout(x, p=0.5, *, generator=None):
     return dropout_backward(x, mask, p), mask
 
 
+def dropout_add(x, residual, p=0.5, *, generator=None):
+    """Returns (residual + dropout's result, mask), added in float64 if x is float64, else in
+    float32."""
+    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    dropped, mask = dropout(x.to(compute), p, generator=generator)
+    return (dropped + residual).to(x.dtype), mask
+
+
 def dropout_backward(grad, mask, p):
     """Returns grad / (1 - p) where the mask is true, 0 elsewhere; multiplied in float64 if grad is
     float64, else in float32."""

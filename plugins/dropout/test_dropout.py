@@ -117,6 +117,30 @@ def test_shapes(device, shape):
     assert_same(on(device, opdock.ops.dropout_backward)(x, mask, 0.5), x * 2)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_with_a_residual(reference, device, dtype, size):
+    """The mask is dropout's; what is dropped leaves the residual, bit for bit, also in misaligned
+    memory."""
+    x, wide, p = values(size, dtype), values(size + 1, dtype, 1), 0.3
+    for residual in (wide[:size], wide[1:]):
+        for offset in OFFSETS[:4]:
+            generator = SEED, offset
+            found = on(device, opdock.ops.dropout_add)(x, residual, p, generator=generator)
+            dropped, mask = wanted(x.double(), p, SEED, offset)
+            assert_same(found[1], mask)
+            assert_same(found[0][~mask], residual[~mask])
+            # Two roundings in float32, if it is computed there, and one at the end.
+            sums, least = dropped.abs() + residual.double().abs(), torch.finfo(dtype).tiny
+            bound = (
+                sums * (torch.finfo(dtype).eps / 2 + (dtype != torch.float64) * 2.0**-23) + least
+            )
+            bound *= 1 + (dtype == torch.float64)
+            assert ((found[0].double() - (dropped + residual.double())).abs() <= bound).all()
+    found, mask = reference.dropout_add(x, residual, p)
+    assert_same(found[~mask], residual[~mask])
+
+
 @pytest.mark.parametrize("size", [70_001, 16_384 * 3])
 def test_many_elements(several_threads, device, size):
     """Several CPU threads, or several blocks on a GPU."""
@@ -193,6 +217,7 @@ def test_the_reference(reference):
 def bad_inputs():
     x, mask = torch.ones(4, 6), torch.ones(4, 6, dtype=torch.bool)
     dropout, backward = opdock.ops.dropout, opdock.ops.dropout_backward
+    add = opdock.ops.dropout_add
     return [
         (dropout, "x", (torch.ones(4, dtype=torch.int32),)),
         (dropout, "x", (x.t(),)),
@@ -205,10 +230,14 @@ def bad_inputs():
         (backward, "mask", (x, mask[:3], 0.5)),
         (backward, "mask", (x, torch.ones(6, 4, dtype=torch.bool).t(), 0.5)),
         (backward, "p", (x, mask, 2.0)),
+        (add, "residual", (x, torch.ones(6, 4).t(), 0.5)),
+        (add, "residual", (x, torch.ones(3, 6), 0.5)),
+        (add, "residual", (x, x.half(), 0.5)),
+        (add, "p", (x, x, 2.0)),
     ]
 
 
-@pytest.mark.parametrize("number", range(11))
+@pytest.mark.parametrize("number", range(15))
 def test_bad_inputs_name_the_argument(device, number):
     op, name, args = bad_inputs()[number]
     row_cases.assert_refused(on(device, op), name, *args)

@@ -19,6 +19,16 @@ static const ExamplesOf dropout_examples([](Examples& examples) {
                  {misaligned, p, generator},
                  {integers, p, generator},
                  {x, wrong, generator}}});
+  const opdock_value sum = examples.array({4, 6}), other = examples.array({4, 5});
+  examples.add({"dropout",
+                "dropout_add",
+                {x, sum, p, generator},
+                {examples.output({4, 6}), examples.output({4, 6}, {}, Type::kBool)},
+                {{x, columns, p, generator},
+                 {x, misaligned, p, generator},
+                 {x, other, p, generator},
+                 {x, integers, p, generator},
+                 {x, sum, wrong, generator}}});
   examples.add({"dropout",
                 "dropout_backward",
                 {x, mask, p},

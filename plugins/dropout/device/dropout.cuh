@@ -66,11 +66,12 @@ struct Group {
   int count;  // number of elements before the end of x
   bool is_whole;
 
-  OPDOCK_DEVICE Group(const Params& p, int64_t first) {
+  // from: the tensor's elements, such as p.x.
+  OPDOCK_DEVICE Group(const Params& p, const void* from, int64_t first) {
     const int64_t left = p.numel - first;
     count = left < kSize ? static_cast<int>(left) : kSize;
     is_whole = p.is_aligned && count == kSize;
-    const T* const x = static_cast<const T*>(p.x) + first;
+    const T* const x = static_cast<const T*>(from) + first;
     if (is_whole) {
       raw.load(x);
       return;
@@ -79,9 +80,10 @@ struct Group {
     for (int i = 0; i < kSize; ++i) raw.set(i, i < count ? x[i] : T{});
   }
 
-  // Multiplies the kept elements by the factor; the others become 0. Only this step waits for the
-  // elements to arrive.
-  OPDOCK_DEVICE void drop(const bool (&keep)[kSize], const Params& p) {
+  // Multiplies the kept elements by the factor; the others become 0. Adds those of `addend`, if it
+  // is not null. Only this step waits for the elements to arrive.
+  OPDOCK_DEVICE void drop(const bool (&keep)[kSize], const Params& p,
+                          const Raw<T>* addend = nullptr) {
     Number at[kSize], factor;
     if constexpr (sizeof(T) == 8) {
       factor = p.scale;
@@ -91,6 +93,12 @@ struct Group {
     raw.to_numbers(at);
     OPDOCK_UNROLL
     for (int i = 0; i < kSize; ++i) at[i] = keep[i] ? at[i] * factor : Number{0};
+    if (addend != nullptr) {
+      Number other[kSize];
+      addend->to_numbers(other);
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i) at[i] += other[i];
+    }
     raw.from_numbers(at);
   }
 
@@ -143,20 +151,21 @@ OPDOCK_DEVICE int64_t element_step() {
   return grid_blocks() * block_threads() * Size;
 }
 
-template <class T>
-OPDOCK_KERNEL(kThreads)
-forward(Params p) {
+template <class T, bool HasResidual>
+OPDOCK_DEVICE void drop_forward(const Params& p) {
   constexpr int kSize = Group<T>::kSize;
   const uint64_t seed = p.random.current_seed();
   for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
-    Group<T> group(p, i);
+    Group<T> group(p, p.x, i);
+    // Without a residual this is a second name of the same loads, which the compiler removes.
+    const Group<T> residual(p, HasResidual ? p.residual : p.x, i);
     uint32_t number[kSize] = {};  // 0 is dropped where the threshold is not reachable
     if (p.threshold.is_reachable)
       random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
     bool keep[kSize];
     OPDOCK_UNROLL
     for (int k = 0; k < kSize; ++k) keep[k] = number[k] >= p.threshold.least;
-    group.drop(keep, p);
+    group.drop(keep, p, HasResidual ? &residual.raw : nullptr);
     group.store(p, i);
     group.store_mask(p, i, keep);
   }
@@ -164,10 +173,22 @@ forward(Params p) {
 
 template <class T>
 OPDOCK_KERNEL(kThreads)
+forward(Params p) {
+  drop_forward<T, false>(p);
+}
+
+template <class T>
+OPDOCK_KERNEL(kThreads)
+forward_add(Params p) {
+  drop_forward<T, true>(p);
+}
+
+template <class T>
+OPDOCK_KERNEL(kThreads)
 backward(Params p) {
   constexpr int kSize = Group<T>::kSize;
   for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
-    Group<T> group(p, i);
+    Group<T> group(p, p.x, i);
     bool keep[kSize];
     group.load_mask(p, i, keep);
     group.drop(keep, p);

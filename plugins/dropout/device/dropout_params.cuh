@@ -19,13 +19,14 @@ struct Threshold {
 };
 
 struct Params {
-  const void* x;  // for the backward op, the gradient
+  const void* x;         // for the backward op, the gradient
+  const void* residual;  // for dropout_add only
   unsigned char* mask;
   void* out;
   long long numel;
   double scale;       // factor of the kept elements
   float float_scale;  // the same factor, for elements of 32 bits or fewer
-  // Whether x and out are aligned to 16 bytes, and mask to 8.
+  // Whether x, residual and out are aligned to 16 bytes, and mask to 8.
   bool is_aligned;
   Threshold threshold;
   opdock::RandomSource random;  // for the forward op only

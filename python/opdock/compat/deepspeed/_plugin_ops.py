@@ -37,11 +37,12 @@ _TRANSFORMER = (
     "attention/attention_backward",
     "attention/attention_forward",
     "dropout/dropout",
+    "dropout/dropout_add",
     "dropout/dropout_backward",
     "linear/linear",
-    "norm/add_layer_norm",
     "norm/layer_norm",
     "norm/layer_norm_backward",
+    "pad_rows/pad_rows",
     "softmax/softmax",
     "softmax/softmax_backward",
 )

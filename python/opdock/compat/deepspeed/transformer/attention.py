@@ -86,7 +86,8 @@ def forward(layer, qkv, mask, checkpoint):
         context, sums = _ops.attention_forward(query, key, value, mask=mask)
         return Attended(qkv, sums, None, None, context.view(batch, length, heads * columns))
     # The batches of a product have one stride, so the heads of all rows are put one after another.
-    moved = qkv.view(batch, length, 3, heads, columns).permute(2, 0, 3, 1, 4).contiguous()
+    moved = qkv.view(batch, length, 3, heads, columns).permute(2, 0, 3, 1, 4)
+    moved = _ops.pad_rows(moved, length, columns)
     query, key, value = moved.view(3, batch * heads, length, columns).unbind(0)
     scores = torch.baddbmm(
         qkv.new_empty(()), query, key.transpose(1, 2), beta=0, alpha=columns**-0.5
@@ -133,7 +134,7 @@ def backward(step, grad, qkv, soft, dropped, keep, context, mask):
         )
         return out.view(batch * length, 3 * hidden)
     query, key, value = qkv.flatten(1, 2).unbind(0)
-    grad = grad.view(by_head).transpose(1, 2).reshape(batch * heads, length, columns)
+    grad = _ops.pad_rows(grad.view(by_head).transpose(1, 2), length, columns).flatten(0, 1)
     moved = torch.empty_like(qkv)
     grad_query, grad_key, grad_value = moved.flatten(1, 2).unbind(0)
     dropped = _after_dropout(step, soft, dropped, keep).flatten(0, 1)
@@ -144,7 +145,8 @@ def backward(step, grad, qkv, soft, dropped, keep, context, mask):
     scores = _ops.softmax_backward(scores, soft, scale=columns**-0.5, out=scores).flatten(0, 1)
     torch.bmm(scores, key, out=grad_query)
     torch.bmm(scores.transpose(1, 2), query, out=grad_key)
-    return moved.permute(1, 3, 0, 2, 4).reshape(batch * length, 3 * hidden)
+    moved = _ops.pad_rows(moved.permute(1, 3, 0, 2, 4), heads, columns)
+    return moved.view(batch * length, 3 * hidden)
 
 
 def _by_head(layer, qkv):
@@ -157,8 +159,10 @@ def _by_head(layer, qkv):
 def _joined(dropped, value):
     """Returns the probabilities times the values, with the heads of a token side by side."""
     batch, heads, length, _ = dropped.shape
-    context = torch.bmm(dropped.flatten(0, 1), value).view(batch, heads, length, -1)
-    return context.transpose(1, 2).reshape(batch, length, -1)
+    columns = value.shape[2]
+    context = torch.bmm(dropped.flatten(0, 1), value).view(batch, heads, length, columns)
+    context = _ops.pad_rows(context.transpose(1, 2), heads, columns)
+    return context.view(batch, length, heads * columns)
 
 
 def _after_dropout(step, soft, dropped, keep):

@@ -10,8 +10,6 @@ from opdock.compat.deepspeed.inference._checks import check, refuse
 from opdock.compat.deepspeed.transformer import _ops, attention, layers
 from opdock.compat.deepspeed.transformer._calls import plain
 
-_KEPT = 16  # number of tensors behind the output
-
 
 class Weights(NamedTuple):
     """The weights of a layer, in DeepSpeed's order: matrices [out, in], and vectors."""
@@ -65,6 +63,7 @@ def forward(
     give. The last tensors carry what backward must know of this pass.
     """
     layer = layers.find(at, layer_id)
+    _check_dtype(at, input)
     weights = Weights(
         attn_qkvw,
         attn_qkvb,
@@ -79,38 +78,48 @@ def forward(
         norm_w,
         norm_b,
     )
-    _check(at, layer, input, weights)
-    input = input.contiguous()
-    mask = attention.mask_over_scores(at, input_mask, input, layer.heads)
-    none = input.new_empty(0)
-    if not training_mode:
-        return [_evaluate(layer, input, mask, weights, prelayernorm)] + [none] * _KEPT
-    pre, invertible = bool(prelayernorm), bool(normalize_invertible)
-    normed = input
-    if pre:
-        normed = _ops.layer_norm(input, norm_w, norm_b, eps=layer.eps)
-    attended = attention.forward(
-        layer, _ops.linear(normed, attn_qkvw, attn_qkvb), mask, bool(attn_dropout_checkpoint)
-    )
-    ff1, total, attn_keep = _norm_of_sum(
-        layer, attended.context, attn_ow, attn_ob, input, attn_nw, attn_nb
-    )
-    before_gelu = _ops.linear(ff1, inter_w)
-    after_gelu = _ops.bias_gelu(before_gelu, inter_b)
-    last = after_gelu, output_w, output_b
+    try:
+        mask = attention.mask_over_scores(at, input_mask, input, layer.heads)
+        if not training_mode:
+            none = input.new_empty(0)
+            return [_evaluate(layer, input.contiguous(), mask, weights, prelayernorm)] + [none] * 16
+        options = (
+            bool(prelayernorm),
+            bool(attn_dropout_checkpoint),
+            bool(normalize_invertible),
+            bool(gelu_checkpoint),
+        )
+        return _train(layer, input.contiguous(), mask, weights, *options)
+    except Exception:
+        # The ops check all that they are given; here an error gets DeepSpeed's name of an argument.
+        _check(at, layer, input, weights)
+        raise
+
+
+def _train(layer, input, mask, weights, pre, attn_checkpoint, invertible, gelu_checkpoint):
+    """Returns forward()'s results in training mode."""
+    w, eps = weights, layer.eps
+    normed = _ops.layer_norm(input, w.norm_w, w.norm_b, eps=eps) if pre else input
+    qkv = _ops.linear(normed, w.attn_qkvw, w.attn_qkvb)
+    attended = attention.forward(layer, qkv, mask, attn_checkpoint)
+    total, attn_keep = _sum(layer, attended.context, w.attn_ow, w.attn_ob, input)
+    ff1 = _ops.layer_norm(total, w.attn_nw, w.attn_nb, eps=eps)
+    before_gelu = _ops.linear(ff1, w.inter_w)
+    after_gelu = _ops.bias_gelu(before_gelu, w.inter_b)
+    output, output_keep = _sum(layer, after_gelu, w.output_w, w.output_b, total if pre else ff1)
     version = None
     if pre:
-        output, output_keep = _sum(layer, *last, total)
         context, kept_input = attended.context, normed
         if invertible:
             # The norm's input is kept instead of its result: it takes as much memory, and the
             # result can be computed again from it also where a weight is 0.
             kept_input, version = input.detach(), input._version
     else:
-        output, kept_input, output_keep = _norm_of_sum(layer, *last, ff1, norm_w, norm_b)
+        kept_input, output = output, _ops.layer_norm(output, w.norm_w, w.norm_b, eps=eps)
         # DeepSpeed's Python keeps neither the last norm's input nor the first one's. The former
         # takes the place of the context, which can be computed again from what stays.
         context = kept_input if invertible else attended.context
+    none = input.new_empty(0)
     none.opdock_step = layers.Step(layer, pre, invertible, attended.soft.dim() == 4, version)
     batch, length, _ = input.shape
     scores = batch, layer.heads, length, length
@@ -126,9 +135,9 @@ def forward(
         total if invertible else ff1,
         before_gelu,
         before_gelu if gelu_checkpoint else after_gelu,
-        _all_kept(input, scores) if attended.keep is None else attended.keep,
-        _all_kept(input, input.shape) if attn_keep is None else attn_keep,
-        _all_kept(input, input.shape) if output_keep is None else output_keep,
+        _all_kept(input.device, scores) if attended.keep is None else attended.keep,
+        _all_kept(input.device, input.shape) if attn_keep is None else attn_keep,
+        _all_kept(input.device, input.shape) if output_keep is None else output_keep,
         none,
         none,
         none,
@@ -136,12 +145,16 @@ def forward(
     ]
 
 
+def _check_dtype(at, input):
+    """Checks that the input has the dtype of the function's name. bfloat16 is taken too: the module
+    has no name for it, and DeepSpeed's layer no flag."""
+    if not isinstance(input, torch.Tensor) or input.dtype not in (at.dtype, torch.bfloat16):
+        check(at, input=input)
+
+
 def _check(at, layer, input, weights):
     """Checks dtypes, devices and shapes."""
-    if isinstance(input, torch.Tensor) and input.dtype is torch.bfloat16:
-        # The module has no name for it, and DeepSpeed's layer has no flag.
-        at = at._replace(dtype=torch.bfloat16)
-    check(at, input=input, **weights._asdict())
+    check(at._replace(dtype=input.dtype), input=input, **weights._asdict())
     if input.dim() != 3 or input.shape[2] % layer.heads:
         wanted = f"[batch, sequence, hidden] with whole columns for {layer.heads} heads"
         refuse(at, "input", f"shape {tuple(input.shape)}", wanted, "reshape it")
@@ -184,33 +197,12 @@ def _sum(layer, x, weight, bias, residual):
     """Returns (residual + dropout(x weight + bias), dropout's mask or None)."""
     if not layer.hidden_dropout:
         return _ops.linear(x, weight, bias, residual), None
-    dropped, keep = _dropped(layer, x, weight, bias)
-    return dropped.add_(residual), keep
-
-
-def _norm_of_sum(layer, x, weight, bias, residual, gamma, beta):
-    """Returns (the layer norm of _sum(), the sum, dropout's mask or None)."""
-    if not layer.hidden_dropout:
-        total = _ops.linear(x, weight, bias, residual)
-        return _ops.layer_norm(total, gamma, beta, eps=layer.eps), total, None
-    dropped, keep = _dropped(layer, x, weight, bias)
-    return (*_ops.add_layer_norm(dropped, residual, gamma, beta, eps=layer.eps), keep)
-
-
-def _dropped(layer, x, weight, bias):
-    return _ops.dropout(
-        _ops.linear(x, weight, bias),
-        layer.hidden_dropout,
-        generator=layers.generator(layer, x.device),
-    )
+    made = _ops.linear(x, weight, bias)
+    generator = layers.generator(layer, x.device)
+    return _ops.dropout_add(made, residual, layer.hidden_dropout, generator=generator)
 
 
 @functools.lru_cache
-def _one(device):
-    return torch.ones((), dtype=torch.bool, device=device)
-
-
-def _all_kept(like, shape):
-    """Returns the mask of a dropout that drops nothing, on the device of `like`. It takes the
-    memory of one element."""
-    return _one(like.device).expand(shape)
+def _all_kept(device, shape):
+    """Returns the mask of a dropout that drops nothing, which takes the memory of one element."""
+    return torch.ones((), dtype=torch.bool, device=device).expand(shape)
