@@ -79,7 +79,8 @@ def main():
     no_benches += ("torch_models_made",)
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
-    by_name = ("bare", "torch_backend")  # benches that run only if named, as they take too long
+    # These benches run only if they are named, as they take too long.
+    by_name = ("bare", "torch_backend", "transformer_layer")
     chosen = [
         p
         for p in programs

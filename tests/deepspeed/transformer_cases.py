@@ -9,7 +9,7 @@ import torch
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 #: the largest error of an output or a gradient, relative to its largest element: a few roundings of
 #: what lies between
-ERRORS = {"fp32": 2e-6, "fp16": 4e-3, "bf16": 3e-2}
+ERRORS = {"fp32": 2e-6, "fp16": 5e-3, "bf16": 4e-2}
 NAMES = ["attn_qkvw", "attn_qkvb", "attn_ow", "attn_ob", "attn_nw", "attn_nb"]
 NAMES += ["inter_w", "inter_b", "output_w", "output_b", "norm_w", "norm_b"]
 _numbers = itertools.count(1000)
