@@ -11,6 +11,7 @@ from transformer_cases import Layer, Options, weights_of
 
 import opdock
 from opdock.compat.deepspeed import transformer
+from opdock.compat.deepspeed.transformer import _fused
 
 each_dtype = pytest.mark.parametrize("suffix", cases.DTYPES)
 either = pytest.mark.parametrize
@@ -36,6 +37,12 @@ def check(layer, suffix, x, mask, grad, more=1.0):
     return results
 
 
+@pytest.fixture(params=[False, True])
+def by_formulas(request, monkeypatch, device):
+    """Lets the CPU take the formulas that only GPUs take otherwise, and the other way round."""
+    monkeypatch.setattr(_fused, "on_gpu", lambda tensor: request.param)
+
+
 @each_dtype
 @either("pre", [True, False])
 @either("attn_dropout", [0.0, 0.2])
@@ -44,7 +51,15 @@ def check(layer, suffix, x, mask, grad, more=1.0):
 @either("invertible", [False, True])
 @either("gelu_checkpoint", [False, True])
 def test_outputs_and_gradients(
-    device, suffix, pre, attn_dropout, hidden_dropout, attn_checkpoint, invertible, gelu_checkpoint
+    device,
+    by_formulas,
+    suffix,
+    pre,
+    attn_dropout,
+    hidden_dropout,
+    attn_checkpoint,
+    invertible,
+    gelu_checkpoint,
 ):
     options = Options(
         attn_dropout=attn_dropout,
@@ -201,7 +216,7 @@ def test_seeds(device):
     assert all(map(same, first, masks(layer, x, 2)))
 
 
-def test_ratios_at_their_ends(device):
+def test_ratios_at_their_ends(device, by_formulas):
     """-1 is DeepSpeed's default for what was not set. With 1, nothing is kept."""
     layer = made("fp32", Options(attn_dropout=-1, hidden_dropout=-1), device)
     x, grad = drawn("fp32", layer.options, device)

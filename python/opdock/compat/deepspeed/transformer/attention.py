@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from opdock.compat.deepspeed.inference._checks import refuse
-from opdock.compat.deepspeed.transformer import _ops, layers
+from opdock.compat.deepspeed.transformer import _fused, _ops, layers
 
 _MOST_COLUMNS = 256  # of a head, in the op attention
 
@@ -140,9 +140,8 @@ def backward(step, grad, qkv, soft, dropped, keep, context, mask):
     dropped = _after_dropout(step, soft, dropped, keep).flatten(0, 1)
     torch.bmm(dropped.transpose(1, 2), grad, out=grad_value)
     scores = torch.bmm(grad, value.transpose(1, 2)).view(batch, heads, length, length)
-    if keep is not None:
-        scores = _ops.dropout_backward(scores, keep, layer.attn_dropout)
-    scores = _ops.softmax_backward(scores, soft, scale=columns**-0.5, out=scores).flatten(0, 1)
+    scores = _fused.softmax_backward(scores, soft, keep, layer.attn_dropout, columns**-0.5)
+    scores = scores.flatten(0, 1)
     torch.bmm(scores, key, out=grad_query)
     torch.bmm(scores.transpose(1, 2), query, out=grad_key)
     moved = _ops.pad_rows(moved.permute(1, 3, 0, 2, 4), heads, columns)

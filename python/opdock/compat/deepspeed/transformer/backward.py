@@ -4,7 +4,7 @@
 import torch
 
 from opdock.compat.deepspeed.inference._checks import refuse
-from opdock.compat.deepspeed.transformer import _ops, attention
+from opdock.compat.deepspeed.transformer import _fused, _ops, attention
 from opdock.compat.deepspeed.transformer._calls import plain
 
 
@@ -81,8 +81,10 @@ def backward(
         grad, grad_norm_w, grad_norm_b = _ops.layer_norm_backward(
             grad, inp_norm, norm_w, norm_b, eps=eps
         )
-    residual, inner = grad, _rows(_undropped(grad, layer_output_dropout_mask, ratio))
-    grad_output_b = inner.sum(0)
+    residual = grad
+    inner, grad_output_b = _fused.bias_backward(
+        _rows(grad), layer_output_dropout_mask, ratio, output_b
+    )
     grad_output_w = torch.mm(inner.t(), _rows(ff2_inp))
     inner = torch.mm(inner, output_w)
     inner, grad_inter_b = _ops.bias_gelu_backward(inner, _rows(gelu_inp), inter_b)
@@ -96,8 +98,9 @@ def backward(
     )
 
     # The attention, and before it the norm of a pre-norm layer.
-    inner = _rows(_undropped(grad, attn_output_dropout_mask, ratio))
-    grad_attn_ob = inner.sum(0)
+    inner, grad_attn_ob = _fused.bias_backward(
+        _rows(grad), attn_output_dropout_mask, ratio, attn_ob
+    )
     grad_attn_ow = torch.mm(inner.t(), _rows(context))
     inner = torch.mm(inner, attn_ow).view_as(total)
     inner = attention.backward(step, inner, *soft, context, mask)
@@ -130,11 +133,6 @@ def backward(
 def _rows(tensor):
     """Returns the tensor with all dimensions but the last as one."""
     return tensor if tensor.dim() == 2 else tensor.flatten(0, -2)
-
-
-def _undropped(grad, keep, ratio):
-    """Returns the gradient of what dropout was given."""
-    return _ops.dropout_backward(grad, keep, ratio) if ratio else grad
 
 
 def _step(at, kept):
