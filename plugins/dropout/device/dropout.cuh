@@ -157,15 +157,15 @@ OPDOCK_DEVICE void drop_forward(const Params& p) {
   const uint64_t seed = p.random.current_seed();
   for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
     Group<T> group(p, p.x, i);
-    // Without a residual this is a second name of the same loads, which the compiler removes.
-    const Group<T> residual(p, HasResidual ? p.residual : p.x, i);
+    Raw<T> residual = {};
+    if constexpr (HasResidual) residual = Group<T>(p, p.residual, i).raw;
     uint32_t number[kSize] = {};  // 0 is dropped where the threshold is not reachable
     if (p.threshold.is_reachable)
       random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
     bool keep[kSize];
     OPDOCK_UNROLL
     for (int k = 0; k < kSize; ++k) keep[k] = number[k] >= p.threshold.least;
-    group.drop(keep, p, HasResidual ? &residual.raw : nullptr);
+    group.drop(keep, p, HasResidual ? &residual : nullptr);
     group.store(p, i);
     group.store_mask(p, i, keep);
   }
