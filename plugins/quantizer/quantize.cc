@@ -5,7 +5,7 @@
 namespace quantizer {
 namespace {
 
-constexpr auto kQuantize = OPDOCK_KERNEL_FAMILY("quantizer::quantize", Types);
+constexpr auto kQuantize = OPDOCK_KERNEL_FAMILY("quantizer::quantize", Types, KernelNumbers<0, 1>);
 
 struct Swizzle {
   int64_t slices, nodes, devices;
@@ -60,8 +60,10 @@ void run_quantize(Call& call, Results results, Tensor x, int64_t, int64_t bits, 
     params.to.slots = {static_cast<unsigned>(params.to.groups / swizzle.parts()),
                        static_cast<unsigned>(slices), static_cast<unsigned>(nodes),
                        static_cast<unsigned>(devices)};
-  params.plain = params.to.length % 8 == 0 && address_of(params.x) % 16 == 0;
-  if (!call.is_cpu()) return launch_groups(call, kQuantize(x.dtype()), 4, &params);
+  if (!call.is_cpu()) {
+    const int plain = is_plain(params.to) && address_of(params.x) % 16 == 0;
+    return launch_groups(call, kQuantize(x.dtype(), plain), 4, &params);
+  }
   const Target& to = params.to;
   opdock::dispatch<float, opdock::half, opdock::bfloat16>(x, "x", [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -62,6 +62,11 @@ inline Target make_target(Tensor q, Tensor params, int64_t numel, const Format& 
   return to;
 }
 
+// Returns whether kernels need no check of any vector of a group.
+inline bool is_plain(const Target& to) {
+  return to.aligned && to.length % 8 == 0 && to.length < 0x40000000;
+}
+
 // Returns what is read. q: `tensors` tensors, in as many groups as params has rows.
 inline Source make_source(Tensor q, Tensor params, int64_t bits, int64_t tensors) {
   Source from = {};

@@ -7,7 +7,8 @@
 namespace quantizer {
 namespace {
 
-constexpr auto kSum = OPDOCK_KERNEL_FAMILY("quantizer::sum", KernelNumbers<4, 8>);
+constexpr auto kSum =
+    OPDOCK_KERNEL_FAMILY("quantizer::sum", KernelNumbers<4, 8>, KernelNumbers<0, 1>);
 
 void plan_sum(Plan& plan, Tensor q, Tensor params, int64_t tensors, int64_t groups, int64_t bits) {
   check(q, "q").dtype(dtype_of<int8_t>()).ndim_at_least(1);
@@ -48,7 +49,10 @@ void run_sum(Call& call, Results results, Tensor q, Tensor params, int64_t tenso
   SumParams all = {};
   all.from = make_source(q, params, bits, tensors);
   all.to = make_target(results[0], results[1], all.from.numel, format);
-  if (!call.is_cpu()) return launch_groups(call, kSum(bits), 2, &all);
+  if (!call.is_cpu()) {
+    const int plain = is_plain(all.to) && all.from.even && all.from.aligned;
+    return launch_groups(call, kSum(bits, plain), 2, &all);
+  }
   call.parallel_for(all.to.groups, std::max<int64_t>(1, kGrain / (all.to.length * tensors + 1)),
                     [&](int64_t begin, int64_t end) {
                       std::vector<float> sums(static_cast<size_t>(all.to.length));

@@ -38,6 +38,15 @@ struct Team {
     group = block * (block_threads() >> bits) + (thread_index() >> bits);
   }
 
+  template <int Plain>
+  static OPDOCK_DEVICE auto offset() {
+    if constexpr (Plain != 0) {
+      return int32_t();
+    } else {
+      return int64_t();
+    }
+  }
+
   // Returns the range of the whole team. All threads of the block take part, once. scratch: shared
   // memory for a Range of each warp.
   OPDOCK_DEVICE Range reduce(Range range, Range* scratch) const {
@@ -73,6 +82,10 @@ struct Span {
   OPDOCK_DEVICE bool has_all(int64_t at) const { return at >= begin && at + 8 <= end; }
 };
 
+// The type of positions in a group: a plain one has fewer than 2^31 elements.
+template <int Plain>
+using OffsetOf = decltype(Team::offset<Plain>());
+
 // Returns integers of numbers, with 2^(Bits - 1) added to each; NaN becomes 0.
 template <int Bits>
 OPDOCK_DEVICE uint32_t integer_of(float number) {
@@ -103,28 +116,38 @@ OPDOCK_DEVICE uint32_t pack(const uint32_t (&integer)[8], Unit<4>*) {
   return word ^ 0x88888888u;
 }
 
-// Writes eight numbers, from element `at` of a group's span on, as integers; `shift` is the
-// distance from there to their place in the result.
-template <int Bits>
+// Writes eight numbers, from element `at` of a group's span on, as integers. place: where the first
+// integer of the span is. Plain: all eight are in the group, and aligned in the result.
+template <int Bits, int Plain>
 OPDOCK_DEVICE void store_integers(const Target& to, const Scale& scale, const Span& span,
-                                  int64_t at, int64_t shift, const float (&number)[8]) {
+                                  int64_t place, OffsetOf<Plain> at, const float (&number)[8]) {
   uint32_t integer[8];
-  OPDOCK_UNROLL
-  for (int k = 0; k < 8; ++k)
-    integer[k] =
-        integer_of<Bits>(to.format.scales_offset ? fma(number[k], scale.factor, scale.offset)
-                                                 : (number[k] - scale.offset) * scale.factor);
-  const Unit<Bits> vector = pack(integer, static_cast<Unit<Bits>*>(nullptr));
-  const int64_t place = at + shift;
-  if (to.aligned && (place & 7) == 0 && span.has_all(at)) {
-    store_unit<Bits>(to.q + place / 8 * Bits, vector);
-    return;
+  if (to.format.scales_offset) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < 8; ++k)
+      integer[k] = integer_of<Bits>(fma(number[k], scale.factor, scale.offset));
+  } else {
+    OPDOCK_UNROLL
+    for (int k = 0; k < 8; ++k)
+      integer[k] = integer_of<Bits>((number[k] - scale.offset) * scale.factor);
   }
-  constexpr int kInByte = 8 / Bits;
-  OPDOCK_UNROLL
-  for (int i = 0; i < Bits; ++i)
-    if (at + i * kInByte >= span.begin && at + i * kInByte < span.end)
-      to.q[(place + i * kInByte) / kInByte] = static_cast<signed char>(vector >> 8 * i);
+  const Unit<Bits> vector = pack(integer, static_cast<Unit<Bits>*>(nullptr));
+  if constexpr (Plain) {
+    store_unit<Bits>(to.q + place / (8 / Bits) + at / 8 * Bits, vector);
+  } else {
+    const int64_t first = span.first + at, first_place = place + at;
+    if (to.aligned && (first_place & 7) == 0 && span.has_all(first)) {
+      store_unit<Bits>(to.q + first_place / 8 * Bits, vector);
+      return;
+    }
+    constexpr int kInByte = 8 / Bits;
+    OPDOCK_UNROLL
+    for (int i = 0; i < Bits; ++i) {
+      const int64_t element = first + i * kInByte;
+      if (element >= span.begin && element < span.end)
+        to.q[(first_place + i * kInByte) / kInByte] = static_cast<signed char>(vector >> 8 * i);
+    }
+  }
 }
 
 // Returns the scale of a group, which its first thread writes as the parameters of the group's

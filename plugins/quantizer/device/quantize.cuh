@@ -79,55 +79,58 @@ struct PackedRange {
   }
 };
 
-template <class T>
-OPDOCK_KERNEL_BLOCKS(kMostThreads, 2)
+// Plain: groups are whole vectors, and x and q are aligned, so that no vector needs a check.
+template <class T, int Plain>
+OPDOCK_KERNEL_BLOCKS(kMostThreads, Plain && sizeof(T) == 2 ? 3 : 2)
 quantize(QuantizeParams p) {
   constexpr int kHeld = 4;
   pdl_wait_and_trigger();
   OPDOCK_SHARED(Range, scratch, kMostThreads / 32);
   const Team team(p.to.team_bits);
   const Span span(p.to, team.group);
-  const int64_t step = int64_t{8} << p.to.team_bits, mine = span.first + team.rank * 8;
-  const bool is_held = span.first + kHeld * step >= span.end;
+  using Index = OffsetOf<Plain>;
+  const Index count = static_cast<Index>(span.end - span.first), step = Index{8} << p.to.team_bits;
+  const Index mine = team.rank * 8;
+  const bool is_held = kHeld * step >= count;
+  const T* const x = static_cast<const T*>(p.x) + span.first;
   Eight<T> held[kHeld];
   PackedRange<T> packed;
-  // The loads of whole vectors have no other branches between them.
-  const auto load = [&](int64_t from) {
-    const T* const x = static_cast<const T*>(p.x) + from;
-    if (p.plain) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kHeld; ++i)
-        if (from + i * step < span.end) held[i].load_aligned(x + i * step);
-    } else {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kHeld; ++i)
-        if (from + i * step < span.end) held[i].load(p, span, from + i * step);
+  const auto load = [&](Index from) {
+    OPDOCK_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const Index at = from + i * step;
+      if (at >= count) continue;
+      if constexpr (Plain)
+        held[i].load_aligned(x + at);
+      else
+        held[i].load(p, span, span.first + at);
     }
   };
   OPDOCK_NO_UNROLL
-  for (int64_t from = mine; from < span.end; from += kHeld * step) {
+  for (Index from = mine; from < count; from += kHeld * step) {
     load(from);
     OPDOCK_UNROLL
     for (int i = 0; i < kHeld; ++i)
-      if (from + i * step < span.end) packed.add(held[i]);
+      if (from + i * step < count) packed.add(held[i]);
   }
   const Range range = team.reduce(packed.range(), scratch);
   const int64_t slot = p.to.slots.slot_of(team.group);
   const Scale scale = begin_group(p.to, team, range, slot);
-  const int64_t shift = (slot - team.group) * p.to.length;
+  // Where the integer of the element at span.first is, or would be.
+  const int64_t place = span.first + (slot - team.group) * p.to.length;
   OPDOCK_NO_UNROLL
-  for (int64_t from = mine; from < span.end; from += kHeld * step) {
+  for (Index from = mine; from < count; from += kHeld * step) {
     if (!is_held) load(from);
     OPDOCK_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      const int64_t at = from + i * step;
-      if (at >= span.end) break;
+      const Index at = from + i * step;
+      if (at >= count) break;
       float number[8];
       held[i].to_numbers(number);
       if (p.to.format.bits == 8)
-        store_integers<8>(p.to, scale, span, at, shift, number);
+        store_integers<8, Plain>(p.to, scale, span, place, at, number);
       else
-        store_integers<4>(p.to, scale, span, at, shift, number);
+        store_integers<4, Plain>(p.to, scale, span, place, at, number);
     }
   }
 }

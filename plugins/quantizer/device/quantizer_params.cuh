@@ -83,7 +83,6 @@ struct QuantizeParams {
   const void* x;
   long long numel;
   Target to;
-  int plain;  // groups are whole vectors of eight, and x is aligned to 16 bytes
 };
 
 // Integers that are read: `tensors` tensors of `numel` elements, one after the other, each with

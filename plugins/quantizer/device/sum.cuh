@@ -31,29 +31,33 @@ OPDOCK_DEVICE void add_scaled(uint32_t vector, const GroupScale& scale, float (&
   }
 }
 
-// Adds up eight elements of all tensors, from element `at` on, in the order of the tensors.
-template <int Bits>
+// Adds up eight elements of all tensors, from element `at` on, in the order of the tensors. Plain:
+// they are in one group, and aligned.
+template <int Bits, int Plain>
 OPDOCK_DEVICE void add_tensors(const Source& from, int64_t at, float (&sum)[8]) {
   constexpr int kAhead = 4;  // tensors that are loaded before they are needed
   OPDOCK_UNROLL
   for (int k = 0; k < 8; ++k) sum[k] = 0.0f;
   const int64_t group = quotient(from.length, at);
   const int64_t left = (group + 1) * from.length.divisor - at;
-  const bool is_one = from.even || left >= 8;
+  const bool is_one = Plain || from.even || left >= 8;
+  const signed char* q = from.q + at / (8 / Bits);
+  OPDOCK_NO_UNROLL
   for (int first = 0; first < from.tensors; first += kAhead) {
     Unit<Bits> vector[kAhead];
     OPDOCK_UNROLL
     for (int j = 0; j < kAhead; ++j) {
-      const int64_t i = first + j;
-      if (i < from.tensors)
-        vector[j] = load_integers<Bits, Bits>(from.q + (i * from.numel + at) / (8 / Bits),
-                                              from.numel - at, from.aligned != 0);
+      if (first + j >= from.tensors) continue;
+      if constexpr (Plain)
+        vector[j] = load_unit<Bits>(q);
+      else
+        vector[j] = load_integers<Bits, Bits>(q, from.numel - at, from.aligned != 0);
+      q += from.numel / (8 / Bits);
     }
     OPDOCK_UNROLL
     for (int j = 0; j < kAhead; ++j) {
-      const int64_t i = first + j;
-      if (i >= from.tensors) break;
-      int64_t other = i * from.groups + group;
+      if (first + j >= from.tensors) continue;
+      int64_t other = (first + j) * from.groups + group;
       GroupScale scale(from, other);
       if (is_one) {
         add_scaled(vector[j], scale, sum);
@@ -77,45 +81,49 @@ OPDOCK_DEVICE void add_tensors(const Source& from, int64_t at, float (&sum)[8]) 
   }
 }
 
-template <int Bits>
-OPDOCK_KERNEL(kMostThreads)
+// Plain: the groups of all tensors and of the sum are whole vectors, and all are aligned.
+template <int Bits, int Plain>
+OPDOCK_KERNEL_BLOCKS(kMostThreads, 2)
 sum(SumParams p) {
   constexpr int kHeld = 2;
   pdl_wait_and_trigger();
   OPDOCK_SHARED(Range, scratch, kMostThreads / 32);
   const Team team(p.to.team_bits);
   const Span span(p.to, team.group);
-  const int64_t step = int64_t{8} << p.to.team_bits, mine = span.first + team.rank * 8;
-  const bool is_held = span.first + kHeld * step >= span.end;
+  using Index = OffsetOf<Plain>;
+  const Index count = static_cast<Index>(span.end - span.first), step = Index{8} << p.to.team_bits;
+  const Index mine = team.rank * 8;
+  const bool is_held = kHeld * step >= count;
   float held[kHeld][8];
   Range range = {bits_float(0x7fc00000u), bits_float(0x7fc00000u)};
-  const auto load = [&](int64_t from) {
+  const auto load = [&](Index from) {
     OPDOCK_UNROLL
     for (int i = 0; i < kHeld; ++i)
-      if (from + i * step < span.end) add_tensors<Bits>(p.from, from + i * step, held[i]);
+      if (from + i * step < count)
+        add_tensors<Bits, Plain>(p.from, span.first + from + i * step, held[i]);
   };
   OPDOCK_NO_UNROLL
-  for (int64_t from = mine; from < span.end; from += kHeld * step) {
+  for (Index from = mine; from < count; from += kHeld * step) {
     load(from);
     OPDOCK_UNROLL
     for (int i = 0; i < kHeld; ++i) {
-      const int64_t at = from + i * step;
+      const int64_t at = span.first + from + i * step;
+      if (from + i * step >= count) continue;
       OPDOCK_UNROLL
       for (int k = 0; k < 8; ++k)
-        if (at + k >= span.begin && at + k < span.end)
+        if (Plain || (at + k >= span.begin && at + k < span.end))
           range = join(range, {-held[i][k], held[i][k]});
     }
   }
   range = team.reduce(range, scratch);
   const Scale scale = begin_group(p.to, team, range, team.group);
   OPDOCK_NO_UNROLL
-  for (int64_t from = mine; from < span.end; from += kHeld * step) {
+  for (Index from = mine; from < count; from += kHeld * step) {
     if (!is_held) load(from);
     OPDOCK_UNROLL
-    for (int i = 0; i < kHeld; ++i) {
-      const int64_t at = from + i * step;
-      if (at < span.end) store_integers<Bits>(p.to, scale, span, at, 0, held[i]);
-    }
+    for (int i = 0; i < kHeld; ++i)
+      if (from + i * step < count)
+        store_integers<Bits, Plain>(p.to, scale, span, span.first, from + i * step, held[i]);
   }
 }
 
