@@ -47,6 +47,8 @@ _TRANSFORMER = (
     "softmax/softmax_backward",
 )
 
+_QUANTIZER = ("quantize_groups", "dequantize_groups", "sum_quantized", "dequantize_unsigned")
+
 #: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
 SERVED = {
     "async_io": ("async_io", _AIO),
@@ -62,6 +64,7 @@ SERVED = {
     "spatial_inference": ("spatial_inference", ("activation/bias_add", "residual/residual_add")),
     "stochastic_transformer": ("transformer", _TRANSFORMER),
     "transformer": ("transformer", _TRANSFORMER),
+    "quantizer": ("quantizer", _QUANTIZER),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }
