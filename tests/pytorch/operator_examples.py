@@ -98,6 +98,12 @@ def others():
             (torch.ones(4, 8, dtype=torch.int8), torch.rand(2)),
             {"dtype": torch.float16},
         ),
+        ("dequantize_groups", (torch.ones(4, 8, dtype=torch.int8), torch.rand(4, 2), 4), {}),
+        (
+            "dequantize_unsigned",
+            (torch.ones(4, 8, dtype=torch.uint8), *torch.rand(2, 4).half()),
+            {},
+        ),
         ("einsum_sec_sm_ecm", (torch.randn(3, 2, 4), torch.randn(3, 5)), {}),
         ("gated_linear", (x, weight), {}),
         ("linear", (x, weight, torch.randn(6)), {"activation": "relu"}),
@@ -112,6 +118,8 @@ def others():
         ("norm_mlp", (x, square, square), {}),
         ("norm_mlp", (x, square, square), {"residual": residual}),
         ("pad_rows", (x, 5, 9), {}),
+        ("quantize_groups", (x, 8), {"symmetric": False}),
+        ("sum_quantized", (torch.ones(4, 8, dtype=torch.int8), torch.rand(4, 1), 2, 2), {}),
     ]
 
 
