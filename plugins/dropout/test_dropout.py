@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import row_cases
 import torch
+from philox import numbers, philox
 
 import opdock
 from opdock.testing import move, on
@@ -15,31 +16,6 @@ SIZES = [0, 1, 2, 3, 4, 5, 127, 1025]
 SEED = 0xFEDC_BA98_7654_3210
 # Each remainder modulo a block; a block number that outgrows 32 bits; and the last number of all.
 OFFSETS = [0, 1, 2, 7, 2**34 - 6, 2**64 - 3]
-
-
-def philox(counter, key):
-    """Returns Philox4x32-10 of counters, an array [4, n], with a key of two words: an array [4,
-    n]."""
-    c = np.asarray(counter, dtype=np.uint64)
-    low, word = np.uint64(0xFFFFFFFF), np.uint64(32)
-    for turn in range(10):
-        k0 = np.uint64((key[0] + turn * 0x9E3779B9) % 2**32)
-        k1 = np.uint64((key[1] + turn * 0xBB67AE85) % 2**32)
-        a, b = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = np.stack([b >> word ^ c[1] ^ k0, b & low, a >> word ^ c[3] ^ k1, a & low])
-    return c
-
-
-def numbers(seed, first, count):
-    """Returns numbers first … first + count - 1 of the seed, as plugin.h defines them."""
-    n = np.arange(count, dtype=np.uint64) + np.uint64(first)  # wraps
-    block = n >> np.uint64(2)
-    zero = np.zeros_like(block)
-    words = philox(
-        [block & np.uint64(0xFFFFFFFF), block >> np.uint64(32), zero, zero],
-        (seed & 0xFFFFFFFF, seed >> 32),
-    )
-    return words[(n & np.uint64(3)).astype(int), np.arange(count)]
 
 
 def wanted(x, p, seed, offset):

@@ -41,6 +41,7 @@ Format format_of(Type type) {
       return {53, -1022, 1023, 8};
     case Type::kBool:
     case Type::kInt8:
+    case Type::kUint8:
       return {1, 0, 0, 1};
     default:
       return {24, -126, 127, 4};
@@ -190,18 +191,21 @@ opdock_dtype dtype_of(Type type) {
       return {OPDOCK_DTYPE_BOOL, 8, 1};
     case Type::kInt8:
       return {OPDOCK_DTYPE_INT, 8, 1};
+    case Type::kUint8:
+      return {OPDOCK_DTYPE_UINT, 8, 1};
     default:
       return {OPDOCK_DTYPE_FLOAT, 32, 1};
   }
 }
 
 std::string name_of(Type type) {
-  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32", "bool", "int8"};
+  const char* names[] = {"float32", "float16", "bfloat16", "float64",
+                         "int32",   "bool",    "int8",     "uint8"};
   return names[static_cast<int>(type)];
 }
 
 double half_ulp(Type type) {
-  if (type == Type::kBool || type == Type::kInt8) return 0;
+  if (format_of(type).bytes == 1) return 0;
   return std::ldexp(1.0, -format_of(type).digits);
 }
 
@@ -236,7 +240,7 @@ double read_number(Type type, const void* from) {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
-  if (type == Type::kBool) return *static_cast<const unsigned char*>(from);
+  if (type == Type::kBool || type == Type::kUint8) return *static_cast<const unsigned char*>(from);
   if (type == Type::kInt8) return *static_cast<const signed char*>(from);
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -257,6 +261,8 @@ void write_number(Type type, double value, void* to) {
     *static_cast<unsigned char*>(to) = value > 0;
   else if (type == Type::kInt8)
     *static_cast<signed char*>(to) = static_cast<signed char>(value);
+  else if (type == Type::kUint8)
+    *static_cast<unsigned char*>(to) = static_cast<unsigned char>(static_cast<int>(value) & 0xff);
   else
     std::memcpy(to, &bits, sizeof bits);
 }

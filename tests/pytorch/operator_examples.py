@@ -80,6 +80,7 @@ def others():
     start = torch.tensor([1], dtype=torch.int32)
     lists = [[torch.randn(3), torch.randn(2, 2)] for _ in range(3)]
     step = torch.tensor(0.0)
+    codes = torch.cat([torch.randint(256, (8, 12)), torch.tensor([[0, 0, 0, 63]] * 8)], 1).byte()
     squares = [torch.rand(3), torch.rand(2, 2)]
     return [
         ("adagrad_", (*lists[:2], squares), {"lr": 0.1}),
@@ -105,6 +106,12 @@ def others():
             {},
         ),
         ("einsum_sec_sm_ecm", (torch.randn(3, 2, 4), torch.randn(3, 5)), {}),
+        ("fp_dequantize", (codes,), {"dtype": torch.half}),
+        ("fp_dequantize", (codes,), {"exponent_bits": 3, "mantissa_bits": 2}),
+        ("fp_matmul", (x.half(), codes[:8].contiguous(), torch.rand(4)), {}),
+        ("fp_quantize", (x.half(),), {}),
+        ("fp_quantize", (x.bfloat16(),), {"exponent_bits": 2, "mantissa_bits": 1}),
+        ("fp_selective_dequantize", (codes, torch.tensor([2, 0, 2], dtype=torch.int32)), {}),
         ("gated_linear", (x, weight), {}),
         ("linear", (x, weight, torch.randn(6)), {"activation": "relu"}),
         ("linear", (x, weight.t().contiguous()), {"transposed": False}),
