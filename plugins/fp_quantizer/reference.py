@@ -45,8 +45,8 @@ def fp_quantize(x, *, exponent_bits=4, mantissa_bits=3, stochastic=False, genera
     bits, bias = 1 + exponent_bits + mantissa_bits, _bias(exponent_bits, mantissa_bits)
     if x.shape[-1] == 0 or x.shape[-1] * bits % 8:
         raise ValueError(
-            f"argument 'x': found rows of {x.shape[-1]} elements, wanted some whose {bits}-bit codes "
-            "are whole bytes; reshape it"
+            f"argument 'x': found rows of {x.shape[-1]} elements, wanted some whose {bits}-bit "
+            "codes are whole bytes; reshape it"
         )
     most = 2 ** (exponent_bits + mantissa_bits) - 1
     largest_code = torch.tensor(most, device=x.device)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A builder class for each op of DeepSpeed 0.7.7 and 0.19.8, with DeepSpeed's names."""
 
-from opdock._errors import IncompatibleError
+from opdock._errors import IncompatibleError, InvalidArgumentError
 from opdock.compat.deepspeed._builder import OpBuilder
 from opdock.compat.deepspeed._cuda import CUDAOpBuilder, TorchCPUOpBuilder
 from opdock.compat.deepspeed._environment import wants_build_ahead
@@ -87,6 +87,32 @@ _OPS = (
 )
 
 
+def _get_default_quant_dtype():
+    """Returns the dtype of codes and scales."""
+    import torch  # which this package does not need otherwise
+
+    return torch.uint8
+
+
+def _get_quant_range(q_bits=None):
+    """Returns the largest number of DeepSpeed's codes with so many bits."""
+    ranges = {8: 480.0, 6: 28.0, 12: 510.0, 4: 6.0}
+    if q_bits not in ranges:
+        raise InvalidArgumentError(
+            f"get_quant_range(): argument 'q_bits': found {q_bits!r}, wanted 4, 6, 8 or 12"
+        )
+    return ranges[q_bits]
+
+
+# Static methods that DeepSpeed's builders have besides the methods of all: op -> {name: method}.
+_STATIC = {
+    "fp_quantizer": {
+        "get_default_quant_dtype": staticmethod(_get_default_quant_dtype),
+        "get_quant_range": staticmethod(_get_quant_range),
+    }
+}
+
+
 def _make(class_name, name, variable, module, base):
     members = {
         "__doc__": f"DeepSpeed's op {name}.",
@@ -94,6 +120,7 @@ def _make(class_name, name, variable, module, base):
         "NAME": name,
         "BUILD_VAR": f"DS_BUILD_{variable or name.upper()}",
         "MODULE": f"deepspeed.{module}",
+        **_STATIC.get(name, {}),
     }
     return type(class_name, (ServedOp, base), members)
 

@@ -4,6 +4,7 @@
 _ADAM = ("adam_", "adamw_")
 _AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
 _EVOFORMER = ("attention_forward", "attention_backward", "attention_added_backward")
+_FP = ("fp_dequantize", "fp_quantize", "fp_selective_dequantize")
 _INFERENCE = (
     "activation/bias_add",
     "activation/bias_gelu",
@@ -56,6 +57,7 @@ SERVED = {
     "cpu_adam": ("cpu_adam", _ADAM),
     "cpu_lion": ("cpu_lion", ("lion_",)),
     "evoformer_attn": ("evoformer_attn", _EVOFORMER),
+    "fp_quantizer": ("fp_quantizer", _FP),
     "fused_adam": ("fused_adam", _ADAM),
     "fused_lamb": ("fused_lamb", ("lamb_",)),
     "fused_lion": ("fused_lion", ("lion_",)),
