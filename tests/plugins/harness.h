@@ -13,7 +13,7 @@
 
 namespace opdock_test {
 
-enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool, kInt8, kUint8 };
+enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool, kInt8, kUint8, kInt64 };
 
 opdock_dtype dtype_of(Type type);
 std::string name_of(Type type);

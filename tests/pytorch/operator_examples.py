@@ -69,6 +69,31 @@ def _detached(args):
     return torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.detach().clone(), args)
 
 
+def _of_ragged():
+    """Returns calls of ragged's ops: a batch of one sequence of two tokens, and one of padding."""
+    numbers = {"dtype": torch.int32}
+    batch, tokens = torch.tensor([2, 1], **numbers), torch.tensor([0, 0, -1], **numbers)
+    sequences, table = torch.tensor([[0, 2, 1, 0]], **numbers), torch.tensor([[1, 0]], **numbers)
+    of = batch, sequences, tokens
+    x, k, q = torch.randn(3, 8), torch.randn(3, 8), torch.randn(3, 16)
+    cache, ids = torch.randn(2, 2, 2, 1, 8), torch.tensor([3, 1, -1])
+    atoms = torch.tensor([[0, 0, 0, 2, 2, 3, 1, 0]], **numbers)
+    counts = torch.tensor([1, 1], **numbers)
+    slots = torch.tensor([[1], [0], [-1]], **numbers)
+    return [
+        ("append_blocks", (k, k.clone(), cache, *of, table, q, torch.rand(4)), {}),
+        ("attention_by_atoms", (torch.zeros(3, 16), q, *cache.unbind(2), atoms, table), {}),
+        ("bias_activation", (x, torch.randn(8)), {"activation": "silu"}),
+        ("build_atoms", (atoms.clone(), *of[:2], torch.tensor([64]), 2, 2), {}),
+        ("gather_last_tokens", (x, *of[:2]), {}),
+        ("interleaved_gate", (x,), {}),
+        ("moe_gather", (x, torch.rand(3, 1), slots, counts.clone()), {}),
+        ("moe_scatter", (x, counts, slots, torch.zeros_like(slots)), {}),
+        ("ragged_embed", (x, ids.clamp(max=2), *of), {}),
+        ("top_k_gating", (x, batch, 2), {}),
+    ]
+
+
 def others():
     """Returns calls of the ops without gradients."""
     torch.manual_seed(3)
@@ -83,6 +108,7 @@ def others():
     codes = torch.cat([torch.randint(256, (8, 12)), torch.tensor([[0, 0, 0, 63]] * 8)], 1).byte()
     squares = [torch.rand(3), torch.rand(2, 2)]
     return [
+        *_of_ragged(),
         ("adagrad_", (*lists[:2], squares), {"lr": 0.1}),
         ("adam_", (*lists, squares, step), {"lr": 0.1}),
         ("adamw_", (*lists, squares, step), {"weight_decay": 0.1}),
