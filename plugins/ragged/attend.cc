@@ -12,6 +12,9 @@ namespace {
 constexpr auto kAttend =
     OPDOCK_KERNEL_FAMILY("ragged::attend", opdock::RowTypes, opdock::KernelNumbers<128, 256>);
 
+constexpr auto kAttendTiles = OPDOCK_KERNEL_FAMILY(
+    "ragged::attend_tiles", KernelTypes<opdock::half, opdock::bfloat16>, KernelNumbers<128, 256>);
+
 // ----------------------------------------------------------------------------------------- atoms
 
 void plan_atoms(Plan& plan, Tensor atoms, Tensor batch, Tensor sequences, Tensor block_lists,
@@ -199,9 +202,13 @@ void run_attend(Call& call, Results, Tensor out, Tensor q, Tensor k, Tensor v, T
     // How many queries an atom has is known to the device only. Blocks for the mean of them serve
     // long atoms in several turns, and are few where each atom has one query.
     const int64_t rows = (p.tokens + count - 1) / count * p.group;
-    p.tiles = static_cast<int>(std::min<int64_t>((rows + kRows - 1) / kRows, 1024));
-    return launch_blocks(call, kAttend(out.dtype(), p.size <= 128 ? 128 : 256),
-                         count * k.size(2) * p.tiles, kAttendThreads, p, "atoms");
+    // With few rows tensor cores would multiply mostly zeros, and too few warps would read keys.
+    const bool by_tiles = call.is_cuda() && call.facts().arch_major >= 8 && rows > 2 * kRows &&
+                          out.dtype().bytes() == 2;
+    const int64_t each = by_tiles ? kTileRows : kRows, size = p.size <= 128 ? 128 : 256;
+    p.tiles = static_cast<int>(std::min<int64_t>((rows + each - 1) / each, 1024));
+    const uint32_t kernel = by_tiles ? kAttendTiles(out.dtype(), size) : kAttend(out.dtype(), size);
+    return launch_blocks(call, kernel, count * k.size(2) * p.tiles, kAttendThreads, p, "atoms");
   }
   p.scale = static_cast<float>(factor);
   check_atoms(p, count, block_table ? block_table->size(0) : 0);

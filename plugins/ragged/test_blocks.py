@@ -104,8 +104,10 @@ def test_build_atoms(reference):
         OPS.build_atoms(found[:4], *args)
 
 
-def attention(device, reference, batch, heads, kv, size, dtype, block_size, by_address, **named):
-    """Returns (found, wanted in float64, a tensor's rows that belong to no sequence)."""
+def attention(
+    device, reference, batch, heads, kv, size, dtype, block_size, by_address, q_block=4, **named
+):
+    """Returns (found, wanted in float64). Rows that belong to no sequence are 5."""
     table = batch.table(block_size, 40)
     cache = random((40, block_size, 2, kv, size), dtype, 4)
     k, v = cache[:, :, 0], cache[:, :, 1]
@@ -114,14 +116,14 @@ def attention(device, reference, batch, heads, kv, size, dtype, block_size, by_a
     rows = torch.arange(len(table))
     atoms = torch.zeros(30, 8, dtype=torch.int32)
     used = rows if not by_address else lists
-    count = OPS.build_atoms(atoms, batch.counts, batch.sequences, used, 4, block_size).item()
+    count = OPS.build_atoms(atoms, batch.counts, batch.sequences, used, q_block, block_size).item()
     atoms = atoms[:count].clone()
     more = () if by_address else (table,)
     out = torch.full((batch.rows, heads * size), 5.0, dtype=dtype)
     on(device, OPS.attention_by_atoms)(out, q, k, v, atoms, *more, **named)
     wanted = out.double()
     by_row = atoms.clone()
-    OPS.build_atoms(by_row, batch.counts, batch.sequences, rows, 4, block_size)
+    OPS.build_atoms(by_row, batch.counts, batch.sequences, rows, q_block, block_size)
     reference.attention_by_atoms(wanted, q.double(), k.double(), v.double(), by_row, table, **named)
     del alive
     return out, wanted
@@ -138,10 +140,23 @@ def test_attention_by_atoms(device, dtype, reference, heads, kv, size, block_siz
     assert (found[batch.tokens :] == 5).all()
 
 
+@pytest.mark.parametrize("heads, kv", [(2, 2), (6, 2)])
+@pytest.mark.parametrize("size", [64, 112, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_prompts(device, dtype, reference, heads, kv, size, causal):
+    """On NVIDIA's GPUs tensor cores multiply 16-bit elements of long prompts."""
+    batch = Batch([(70, 3), (1, 9), (33, 40)], padding=1)
+    found, wanted = attention(
+        device, reference, batch, heads, kv, size, dtype, 16, True, q_block=64, causal=causal
+    )
+    assert (found.double() - wanted).abs().max() <= ROUNDING[dtype]
+    assert (found[batch.tokens :] == 5).all()
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("scale", [None, 0.3])
 def test_options_of_attention(device, reference, causal, scale):
-    batch = Batch([(3, 2), (1, 90)])
+    batch = Batch([(3, 2), (1, 300)])  # more keys than a block of threads has at a time
     found, wanted = attention(
         device, reference, batch, 2, 1, 16, torch.float32, 8, False, causal=causal, scale=scale
     )

@@ -156,6 +156,7 @@ inline constexpr int kAtomInts = 8;
 enum AtomInt : int { kFirstQuery = 2, kQueries, kBlocks, kKeys, kFirstPosition };
 
 inline constexpr int kRows = 8;             // rows that a block handles at a time
+inline constexpr int kTileRows = 64;        // the same on tensor cores
 inline constexpr int kAttendThreads = 128;  // threads of such a block
 
 struct AttendParams {

@@ -29,6 +29,7 @@ FOR_NVIDIA_ONLY |= {
     f"attention::sequences::{one}" for one in ("prompt", "query_tiles", "key_tiles")
 }
 FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
+FOR_NVIDIA_ONLY |= {"ragged::attend_tiles"}
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
