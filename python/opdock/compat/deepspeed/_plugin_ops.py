@@ -50,6 +50,27 @@ _TRANSFORMER = (
 
 _QUANTIZER = ("quantize_groups", "dequantize_groups", "sum_quantized", "dequantize_unsigned")
 
+_CORE = (
+    "linear/linear",
+    "norm/add_layer_norm",
+    "norm/add_rms_norm",
+    "norm/bias_add_layer_norm",
+    "norm/layer_norm",
+    "norm/rms_norm",
+    "ragged/bias_activation",
+    "ragged/interleaved_gate",
+)
+_RAGGED = (
+    "ragged/append_blocks",
+    "ragged/attention_by_atoms",
+    "ragged/build_atoms",
+    "ragged/gather_last_tokens",
+    "ragged/moe_gather",
+    "ragged/moe_scatter",
+    "ragged/ragged_embed",
+    "ragged/top_k_gating",
+)
+
 #: DeepSpeed's name of an op -> the module here with its functions, and the ops that they call
 SERVED = {
     "async_io": ("async_io", _AIO),
@@ -67,6 +88,9 @@ SERVED = {
     "stochastic_transformer": ("transformer", _TRANSFORMER),
     "transformer": ("transformer", _TRANSFORMER),
     "quantizer": ("quantizer", _QUANTIZER),
+    "inference_core_ops": ("inference_core_ops", _CORE),
+    "ragged_device_ops": ("ragged_device_ops", _RAGGED),
+    "ragged_ops": ("ragged_ops", ()),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }

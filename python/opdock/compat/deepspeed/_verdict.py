@@ -14,6 +14,7 @@ from opdock.compat.deepspeed._plugin_ops import LEFT, SERVED, WITHOUT_PLUGIN
 
 _TORCH = "PyTorch's own functions"
 _CPU_ONLY = {"async_io", "cpu_adagrad", "cpu_adam", "cpu_lion", "utils"}
+_CPU_OPS = {"ragged/build_atoms"}  # of Opdock's, on whatever device the others run
 
 
 class Verdict:
@@ -93,7 +94,7 @@ def verdict(name):
     module, ops = SERVED[name]
     if importlib.util.find_spec("torch") is None:
         return Verdict(False, f"found no torch, wanted it for the tensors of {name}; install it")
-    judged = [_judge(op, name not in _CPU_ONLY) for op in ops]
+    judged = [_judge(op, name not in _CPU_ONLY and op not in _CPU_OPS) for op in ops]
     refused = [one for one in judged if not one.serves]
     if refused:
         policies = {one.reference for one in refused}
