@@ -28,7 +28,7 @@ void read_attributes(const CUlaunchConfig& config, LaunchRequest* request) {
         request->cluster[0] = attribute.cluster.x;
         request->cluster[1] = attribute.cluster.y;
         request->cluster[2] = attribute.cluster.z;
-        request->attributes["cluster"] = request->cluster;
+        request->attributes["cluster"] = true;
         break;
       default:
         request->attributes[std::to_string(attribute.id)] = true;

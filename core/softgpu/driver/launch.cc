@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "reason.h"
 
@@ -48,6 +49,12 @@ std::string hex_bytes(const std::vector<uint8_t>& bytes) {
     text += kDigits[byte & 15];
   }
   return text;
+}
+
+nlohmann::json recorded_attributes(const LaunchRequest& request) {
+  nlohmann::json attributes(request.attributes);
+  if (request.attributes.count("cluster")) attributes["cluster"] = request.cluster;
+  return attributes;
 }
 
 // Returns null if the image does not tell the parameters' sizes.
@@ -148,15 +155,15 @@ Result launch_kernel(const std::shared_ptr<Stream>& stream, Function* function,
     const Lock lock = lock_state();
     if (const Result error = check_sizes(*function, request, gpu)) return error;
     if (const Result error = check_function(*function, context)) return error;
-    record("launch", {{"function", function->name},
-                      {"device", context.device},
-                      {"grid", request.grid},
-                      {"block", request.block},
-                      {"shared", request.shared_bytes},
-                      {"stream", handle_text(request.handle)},
-                      {"attributes", request.attributes},
-                      {"extra", request.extra != nullptr},
-                      {"args", recorded_arguments(*function, request)}});
+    record_object("launch", {{"function", function->name},
+                             {"device", context.device},
+                             {"grid", request.grid},
+                             {"block", request.block},
+                             {"shared", request.shared_bytes},
+                             {"stream", handle_text(request.handle)},
+                             {"attributes", recorded_attributes(request)},
+                             {"extra", request.extra != nullptr},
+                             {"args", recorded_arguments(*function, request)}});
   }
   if (!config().executes()) return kSuccess;
   const Kernel* const kernel = code_of(function, gpu);  // without the mutex, because it may compile

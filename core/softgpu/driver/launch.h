@@ -15,8 +15,8 @@ struct LaunchRequest {
   bool cooperative = false;
   bool programmatic = false;    // may begin before the previous kernel has ended
   bool large_clusters = false;  // allows more than 8 blocks, which not every GPU supports
-  nlohmann::json attributes = nlohmann::json::object();  // for the record
-  Stream* handle = nullptr;  // the handle that the caller passed, for the record
+  std::map<std::string, bool> attributes = {};  // for the record
+  Stream* handle = nullptr;                // the handle that the caller passed, for the record
   void** arguments = nullptr;
   void** extra = nullptr;  // alternatively one buffer with all arguments (CUDA's END is 0, HIP's 3)
 };

@@ -36,7 +36,8 @@ bool fits(Lock* lock, DeviceContext* context, uint64_t bytes) {
 void remember(DeviceContext* context, void* memory, Memory facts) {
   facts.context = context;
   if (!facts.pinned) context->used += facts.size;
-  record("allocate", {{"bytes", facts.size}, {"device", facts.pinned ? -1 : context->device}});
+  record("allocate", {{"bytes", static_cast<int64_t>(facts.size)},
+                      {"device", facts.pinned ? -1 : context->device}});
   state().memory[address_of(memory)] = std::move(facts);
 }
 
@@ -54,7 +55,8 @@ std::deque<Freed>& recently_freed() {
 void forget(std::map<uintptr_t, Memory>::iterator found, bool counts) {
   constexpr size_t kRemembered = 4096;
   const Memory& memory = found->second;
-  record("free", {{"bytes", memory.size}, {"device", memory.pinned ? -1 : memory.context->device}});
+  record("free", {{"bytes", static_cast<int64_t>(memory.size)},
+                  {"device", memory.pinned ? -1 : memory.context->device}});
   if (!memory.pinned && counts) memory.context->used -= memory.size;
   if (memory.ordered && !memory.in_graph && config().executes()) {
     recently_freed().push_back({found->first, memory.size});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "module.h"
 
+#include <nlohmann/json.hpp>
+
 #include "capture.h"
 #include "code.h"
 
@@ -39,7 +41,7 @@ Result load_module(DeviceContext* context, const void* image, LoadedModule** out
   nlohmann::json line = describe(module->image);
   line["device"] = context->device;
   line["result"] = result;
-  record("load", line);
+  record_object("load", line);
   if (result != kSuccess) return result;
   *out = module.get();
   state().modules[*out] = std::move(module);
@@ -59,7 +61,7 @@ Result load_library(const void* image, LoadedLibrary** out) {
   nlohmann::json line = describe(library->image);
   line["library"] = true;
   line["result"] = result;
-  record("load", line);
+  record_object("load", line);
   if (result != kSuccess) return result;
   const Lock lock = lock_state();
   *out = library.get();
@@ -70,7 +72,7 @@ Result load_library(const void* image, LoadedLibrary** out) {
 Result find_function(LoadedModule* module, const char* name, Function** out) {
   if (!module || !name) return kInvalidValue;
   *out = function_in(module, name);
-  record("function", {{"name", name}, {"found", *out != nullptr}});
+  record_object("function", {{"name", name}, {"found", *out != nullptr}});
   return *out ? kSuccess : kNotFound;
 }
 
@@ -83,7 +85,7 @@ Function* function_in(LoadedModule* module, const std::string& name) {
 Result find_library_kernel(LoadedLibrary* library, const char* name, Function** out) {
   if (!library || !name) return kInvalidValue;
   *out = kernel_in(library->image, name, &library->kernels);
-  record("function", {{"name", name}, {"found", *out != nullptr}});
+  record_object("function", {{"name", name}, {"found", *out != nullptr}});
   if (!*out) return kNotFound;
   (*out)->library = library;
   return kSuccess;

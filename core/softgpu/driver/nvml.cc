@@ -54,7 +54,7 @@ int copy(const std::string& from, char* to, unsigned size) {
 SOFTGPU_API int nvmlInit_v2() {
   static std::mutex initializing;
   const std::lock_guard lock(initializing);
-  softgpu::record("nvmlInit", nlohmann::json::object());
+  softgpu::record("nvmlInit");
   if (const softgpu::Failure* failure = softgpu::strike("nvmlInit_v2")) return failure->error;
   ++initialized;
   return kSuccess;

@@ -6,10 +6,18 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 namespace softgpu {
 
-void record(const char* event, nlohmann::json members) {
+void record(const char* event, std::initializer_list<Member> members) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const Member& member : members)
+    std::visit([&](const auto& value) { object[member.name] = value; }, member.value);
+  record_object(event, object);
+}
+
+void record_object(const char* event, const nlohmann::json& members) {
   const char* const path = std::getenv("OPDOCK_SOFTGPU_RECORD");
   if (!path || !*path) return;
   nlohmann::ordered_json line = {{"event", event}, {"pid", getpid()}};
