@@ -45,8 +45,6 @@ def _why_not_mask(query, key, mask, is_causal):
         return "a mask beside is_causal, which torch refuses"
     if mask.dtype not in (torch.bool, torch.float32, query.dtype):
         return "its mask is of another dtype"
-    if torch.is_grad_enabled() and mask.requires_grad:
-        return "the op has no gradient of a mask"
     sizes = *query.shape[:3], key.shape[2]
     wanted = sizes[4 - mask.dim() :]
     if not 2 <= mask.dim() <= 4 or any(
@@ -100,8 +98,11 @@ def attention(
         # query's. The op's last query sees the last key.
         key, value = (x[:, :, : query.shape[2]] for x in (key, value))
     q, k, v = (_functional.with_rows(x.transpose(1, 2)) for x in (query, key, value))
-    options = {"mask": _added(attn_mask, query.dtype), "scale": scale, "causal": is_causal}
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
+    added = _added(attn_mask, query.dtype)
+    # The op's bias has a gradient, its mask has none.
+    learns = added is not None and added.requires_grad
+    options = {"bias" if learns else "mask": added, "scale": scale, "causal": is_causal}
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *(added,) * learns)):
         # Its second result is what the gradients begin with.
         return _OPS.attention_forward(q, k, v, **options)[0].transpose(1, 2)
     return _OPS.attention(q, k, v, **options).transpose(1, 2)
