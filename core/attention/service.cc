@@ -275,6 +275,14 @@ Answer lose(Caller* caller, Forms::Entry* entry) {
   return {Outcome::kDeclined, last_why};
 }
 
+// Whether a form has to earn its plan. It has not where equal calls must give equal bits: own
+// kernels and the library round differently.
+bool has_to_earn(const Caller& caller, const Form& form) {
+  if (plans_at_once()) return false;
+  const bool backward = form.has(OPDOCK_ATTENTION_BACKWARD);  // then the host has asked already
+  return !(backward ? form.has(OPDOCK_ATTENTION_DETERMINISTIC) : caller.wants_equal_bits());
+}
+
 enum class When { kShapesAlone, kPlan, kRun };
 
 // Returns the form's entry, which has a plan, or NULL and *answer.
@@ -301,7 +309,7 @@ Forms::Entry* usable(Caller* caller, const Form& form, When when, Answer* answer
     *answer = settle(caller, *entry, {Outcome::kDeclined, entry->why});
     return nullptr;
   }
-  if (!plans_at_once() && entry->lost < kPlanSeconds) {
+  if (entry->lost < kPlanSeconds && has_to_earn(*caller, form)) {
     *answer = when == When::kRun ? lose(caller, entry) : Answer{Outcome::kDeclined, unearned()};
     return nullptr;
   }

@@ -22,6 +22,8 @@ class Caller {
 
   // Returns the op's name.
   virtual const std::string& op() const = 0;
+  // Returns whether equal calls have to give equal bits.
+  virtual bool wants_equal_bits() const = 0;
   // Finds out whether the call's stream is being captured. Has written a text on failure.
   virtual opdock_status is_capturing(bool* out) = 0;
 

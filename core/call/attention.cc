@@ -15,10 +15,15 @@ using attention::Answer;
 using attention::Form;
 using attention::Outcome;
 
+bool wants_deterministic(const Invocation& in) {
+  return in.how.wants_deterministic != nullptr && in.how.wants_deterministic() != 0;
+}
+
 class HostCaller : public attention::Caller {
  public:
   explicit HostCaller(Invocation* in) : Caller(&in->call, in->target->driver), in_(*in) {}
   const std::string& op() const override { return in_.function.schema().name; }
+  bool wants_equal_bits() const override { return wants_deterministic(in_); }
   opdock_status is_capturing(bool* out) override { return in_.is_capturing(out); }
 
  private:
@@ -45,8 +50,7 @@ opdock_status enter_attention(Invocation& in, const char* function, Phase phase,
     return in.fail(
         OPDOCK_UNSUPPORTED,
         to_text(make_reason(Code::kAttentionDeclined, to_text(in.call.device), "a CUDA device")));
-  if (form->has(OPDOCK_ATTENTION_BACKWARD) && in.how.wants_deterministic != nullptr &&
-      in.how.wants_deterministic() != 0)
+  if (form->has(OPDOCK_ATTENTION_BACKWARD) && wants_deterministic(in))
     form->flags |= OPDOCK_ATTENTION_DETERMINISTIC;
   return OPDOCK_OK;
 }

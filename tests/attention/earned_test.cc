@@ -156,6 +156,16 @@ TEST_F(Attention, DISABLED_PlansAreEarned) {
   driver.captures = false;
   EXPECT_EQ(caller.call(&what), OPDOCK_OK) << caller.f.error;
   EXPECT_EQ(count("graph"), 2);
+  // Where equal calls must give equal bits, nothing changes from one call to the next.
+  opdock_call_options options = {};
+  options.struct_size = sizeof options;
+  options.wants_deterministic = [] { return int32_t{1}; };
+  caller.options = &options;
+  for (const uint32_t flags : {0u, kBackward}) {
+    Case fresh(flags, 0, 600, 600);
+    EXPECT_EQ(caller.call(&fresh), OPDOCK_OK) << caller.f.error;
+  }
+  EXPECT_EQ(count("graph"), 4);
 }
 
 }  // namespace

@@ -555,8 +555,8 @@ typedef struct opdock_call_options {
   /* [calling thread]
    * Returns nonzero if equal calls have to give equal bits, also of ops that are not
    * OPDOCK_OP_DETERMINISTIC because this takes them longer. It is called at most once while a call
-   * is planned and once while it runs, and only by gradients of attention on an NVIDIA GPU. NULL:
-   * they need not. */
+   * is planned and once while it runs, and only by attention on an NVIDIA GPU. NULL: they need
+   * not. */
   int32_t (*wants_deterministic)(void);
 } opdock_call_options;
 
