@@ -131,6 +131,7 @@ def others():
             (torch.ones(4, 8, dtype=torch.uint8), *torch.rand(2, 4).half()),
             {},
         ),
+        ("dropout_add", (x, residual, 0.25), {}),
         ("einsum_sec_sm_ecm", (torch.randn(3, 2, 4), torch.randn(3, 5)), {}),
         ("fp_dequantize", (codes,), {"dtype": torch.half}),
         ("fp_dequantize", (codes,), {"exponent_bits": 3, "mantissa_bits": 2}),
