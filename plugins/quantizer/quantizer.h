@@ -140,16 +140,27 @@ inline int integer_of(const Format& format, const Scale& scale, float x) {
   return static_cast<int>(std::nearbyint(y));
 }
 
+struct Extremes {
+  float least, most;
+};
+
+// Returns the least and the greatest of some numbers, both NaN if all are.
+template <class X>
+Extremes find_extremes(const X* x, int64_t count) {
+  Extremes found = {NAN, NAN};
+  for (int64_t i = 0; i < count; ++i) {
+    const float value = x[i];
+    if (!(found.least <= value)) found.least = value == value ? value : found.least;
+    if (!(found.most >= value)) found.most = value == value ? value : found.most;
+  }
+  return found;
+}
+
 // Quantises the numbers x[0] … x[length - 1] of a group into a slot of the target.
 template <class X>
 void quantize_group(const Target& to, int64_t slot, const X* x) {
-  float least = NAN, most = NAN;
-  for (int64_t i = 0; i < to.length; ++i) {
-    const float value = x[i];
-    if (!(least <= value)) least = value == value ? value : least;
-    if (!(most >= value)) most = value == value ? value : most;
-  }
-  const GroupScale group = scale_group(to.format, least, most);
+  const Extremes extremes = find_extremes(x, to.length);
+  const GroupScale group = scale_group(to.format, extremes.least, extremes.most);
   const auto integer = [&](int64_t i) { return integer_of(to.format, group.scale, x[i]); };
   if (to.format.bits == 8) {
     signed char* const q = to.q + slot * to.length;

@@ -118,3 +118,29 @@ def dequantize_unsigned(data, scale, least, bits=8):
     q = unpacked(data, bits) & (255 if bits == 8 else 15)
     q = q.reshape(len(scale), -1).astype(np.float16)
     return (q / scale[:, None] + least[:, None]).reshape(-1)
+
+
+@np.errstate(all="ignore")
+def fake(x, groups, bits=8, symmetric=True, drawn=None):
+    """Returns the float32 numbers that integers stand for, flat. drawn: a random integer below 2^32
+    for each number, or None."""
+    x = np.asarray(x, F).reshape(groups, -1)
+    found, levels = np.empty_like(x), F(2**bits)
+    for group, numbers in enumerate(x):
+        real = numbers[~np.isnan(numbers)]
+        least, most = (real.min(), real.max()) if len(real) else (F(0), F(0))
+        factor = levels / (F(2) * max(most, F(-least)) + F(1e-5))
+        step = (most - least + F(1e-5)) / levels
+        y = numbers * factor if symmetric else (numbers - least) / step
+        if drawn is None:
+            q = np.rint(y)
+        else:
+            towards = np.trunc(y)
+            shares = (drawn.reshape(x.shape)[group] >> 8).astype(F) / F(2**24)
+            q = np.where(shares < abs(y - towards), towards + np.sign(y), towards)
+        if symmetric:
+            q = np.where(np.isnan(q), q, np.clip(q, -levels / 2, levels / 2 - 1))
+            found[group] = q / factor
+        else:
+            found[group] = fused(q, step, least)
+    return found.reshape(-1)

@@ -102,3 +102,25 @@ def dequantize_unsigned(q, scale, least, bits=8):
     numbers = _unpack(q.view(torch.uint8), bits).reshape(scale.numel(), -1)
     ratio = (numbers / scale.reshape(-1, 1).float()).half()
     return (ratio.float() + least.reshape(-1, 1).float()).half().reshape(shape)
+
+
+def fake_quantize_(x, groups, bits=8, *, symmetric=True, stochastic=False, generator=None):
+    """Replaces x by the numbers that its integers stand for; draws torch's random numbers."""
+    if x.numel() == 0:
+        return x
+    y, levels = x.float().reshape(groups, -1), 2.0**bits
+    least = torch.where(y.isnan(), torch.inf, y).amin(1, keepdim=True)
+    most = torch.where(y.isnan(), -torch.inf, y).amax(1, keepdim=True)
+    is_empty = ~(least <= most)
+    least, most = least.masked_fill(is_empty, 0), most.masked_fill(is_empty, 0)
+    factor = levels / (2 * torch.maximum(most, -least) + 1e-5)
+    step = (most - least + 1e-5) / levels
+    y = y * factor if symmetric else (y - least) / step
+    if stochastic:
+        numbers = torch.rand(y.shape, generator=generator, device=y.device)
+        towards = y.trunc()
+        q = torch.where(numbers < (y - towards).abs(), towards + y.sign(), towards)
+    else:
+        q = y.round()
+    q = q.clamp(-levels / 2, levels / 2 - 1) / factor if symmetric else _fused(q, step, least)
+    return x.copy_(q.to(x.dtype).reshape(x.shape))

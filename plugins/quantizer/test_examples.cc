@@ -52,6 +52,21 @@ static const ExamplesOf quantizer_examples([](Examples& examples) {
                  {q, params, two, integer(5), eight},
                  {q, params, two, integer(0), eight},
                  {q, params, two, two, integer(16)}}});
+  Array* const numbers = examples.output({4, 6});
+  numbers->fill(3);
+  const opdock_value generator = examples.generator();
+  const auto fake = [&](opdock_value tensor, int64_t groups, int64_t bits) {
+    return std::vector<opdock_value>{tensor, integer(groups), integer(bits), no, yes, generator};
+  };
+  examples.add({"quantizer",
+                "fake_quantize_",
+                fake(numbers->value(), 4, 8),
+                {},
+                {fake(columns, 4, 8), fake(misaligned, 4, 8), fake(integers, 4, 8),
+                 fake(numbers->value(), 5, 8), fake(numbers->value(), 4, 3)},
+                true,
+                false,
+                {numbers}});
   const opdock_value scale = examples.array({4}, {}, Type::kFloat16),
                      least = examples.array({4}, {}, Type::kFloat16);
   examples.add({"quantizer",

@@ -243,6 +243,74 @@ def test_sum_misaligned_memory(device, bits):
     check_sum(device, wide[1:], params, 3, 2, bits)
 
 
+def philox(seed, first, count):
+    """Returns numbers first … of the seed as the plugins' dropout draws them."""
+    return np.array(
+        [
+            word
+            for block in range(first // 4, (first + count + 3) // 4)
+            for word in philox_block(block, seed)
+        ],
+        np.uint32,
+    )[first % 4 :][:count]
+
+
+def philox_block(block, seed):
+    """Returns the four words of Philox4x32-10."""
+    c, mask = [block & 0xFFFFFFFF, block >> 32, 0, 0], 0xFFFFFFFF
+    key = [seed & mask, seed >> 32]
+    for _ in range(10):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        c = [(b >> 32) ^ c[1] ^ key[0], b & mask, (a >> 32) ^ c[3] ^ key[1], a & mask]
+        key = [(key[0] + 0x9E3779B9) & mask, (key[1] + 0xBB67AE85) & mask]
+    return c
+
+
+def check_fake(device, x, groups, bits, symmetric, seed=None):
+    options = {} if seed is None else {"stochastic": True, "generator": (seed, 5)}
+    drawn = None if seed is None else philox(seed, 5, x.numel())
+    found = x.clone() if x.data_ptr() % 16 == 0 else torch.cat([x[:1], x])[1:]
+    y = on(device, opdock.ops.fake_quantize_)(found, groups, bits, symmetric=symmetric, **options)
+    assert y is found
+    assert_same(found, oracle.fake(flat(x), groups, bits, symmetric, drawn), x.dtype)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("seed", [None, 2**40 + 7])
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("length", [1, 5, 8, 12, 257, 1024, 20001])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fake(device, dtype, length, bits, seed, symmetric):
+    groups = 1 if length > 4000 else 7
+    x = random((groups, length), dtype, length, mean=0.2)
+    check_fake(device, x, groups, bits, symmetric, seed)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fake_of_misaligned_memory(device, dtype):
+    x = random((481,), dtype)[1:]
+    for groups in (1, 12, 32):
+        check_fake(device, x, groups, 8, False)
+
+
+def test_fake_of_special_numbers(device):
+    x = random((6, 24), torch.float32)
+    x[0], x[1, 3], x[2, 1], x[3], x[4] = 0, float("nan"), float("inf"), float("nan"), 1e30
+    for symmetric in (True, False):
+        check_fake(device, x, 6, 8, symmetric)
+        check_fake(device, x, 6, 4, symmetric, 3)
+
+
+def test_stochastic_rounding_keeps_the_mean():
+    """The mean of many roundings is the number, within 5 standard deviations."""
+    x = torch.full((1, 40000), 0.3)
+    x[0, 0] = 1.0
+    y = opdock.ops.fake_quantize_(x, 1, 4, stochastic=True, generator=(11, 0))[0, 1:]
+    step = y.max() - y.min()
+    assert len(y.unique()) == 2
+    assert abs(y.double().mean() - 0.3) < 5 * 0.5 * step / 200
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 def test_several_threads(several_threads, bits):
     x = random((64, 1000), torch.float16)
@@ -286,6 +354,14 @@ def test_the_reference(reference, bits, scheme):
             ours = opdock.ops.sum_quantized(q.view(-1), params, *some, bits)
             theirs = reference.sum_quantized(q.view(-1), params, *some, bits)
             assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    if not scaled:
+        fake = {"symmetric": symmetric}
+        ours = opdock.ops.fake_quantize_(x.clone(), 24, bits, **fake)
+        torch.testing.assert_close(
+            reference.fake_quantize_(x.clone(), 24, bits, **fake), ours, equal_nan=True
+        )
+        fake["stochastic"] = True
+        assert (reference.fake_quantize_(x.clone(), 24, bits, **fake) - ours).abs().nanmean() < 1
     scale = random((24,), torch.float16).abs() + 1
     unsigned = [opdock.ops.dequantize_unsigned, reference.dequantize_unsigned]
     assert torch.equal(*(op(q.view(torch.uint8), scale, scale, bits) for op in unsigned))
@@ -326,6 +402,10 @@ def test_bad_inputs_name_the_argument(device):
         (total, "params", (q, torch.ones(10, 1), 2, 2), {}),
         (total, "groups", (q, params, 2, 5), {}),
         (total, "groups", (q, params, 2, 0), {}),
+        (opdock.ops.fake_quantize_, "x", (x.double(), 4), {}),
+        (opdock.ops.fake_quantize_, "x", (x.t(), 4), {}),
+        (opdock.ops.fake_quantize_, "groups", (x, 7), {}),
+        (opdock.ops.fake_quantize_, "bits", (x, 4, 2), {}),
         (unsigned, "q", (q.short(), scale, scale), {}),
         (unsigned, "scale", (q, scale.float(), scale), {}),
         (unsigned, "scale", (q, scale[:0], scale[:0]), {}),

@@ -140,6 +140,34 @@ def test_reduction_over_nodes(module, nodes, devices, bits, kind):
             assert (found - part).abs().mean() < 0.008 * scale
 
 
+@pytest.mark.parametrize("sort", ["fp32", "fp16"])
+@pytest.mark.parametrize("kind", ["", "_asym"])
+def test_fake_quantizers(module, kind, sort):
+    """DeepSpeed's test: both kinds of rounding stay beside the numbers, in place."""
+    dtype = {"fp32": torch.float32, "fp16": torch.float16}[sort]
+    for shape, groups, bits in [((16, 128), 1, 8), ((128, 256), 16, 4), ((16, 128), 16, 8)]:
+        x = values(*shape, dtype=dtype).abs()
+        lines = x.float().view(groups, -1)
+        most, least = lines.amax(1), lines.amin(1) if kind else -lines.amax(1)
+        step = ((most - least) / 2**bits + 1e-5).view(groups, 1)
+        for name, allowed in (
+            (f"ds_quantize{kind}_{sort}", 0.5),
+            (f"ds_sr_quantize{kind}_{sort}", 1),
+        ):
+            y = x.clone()
+            assert getattr(module, name)(y, groups, bits) is y
+            moved = (y.float().view(groups, -1) - lines).abs()
+            inside = moved <= step * allowed * 1.01 + 2e-3 * lines
+            # A group's greatest numbers may be limited by one step more.
+            assert (inside | (lines >= (most.view(groups, 1) - step))).all()
+            assert moved.any()
+        spread = x.t().clone().t()
+        nearest = getattr(module, f"ds_quantize{kind}_{sort}")
+        assert torch.equal(nearest(spread, groups, bits), nearest(x, groups, bits))
+        with pytest.raises(opdock.InvalidArgumentError, match="'x': found torch.bfloat16"):
+            nearest(x.bfloat16(), groups, bits)
+
+
 def test_bad_arguments(module):
     x, q = values(4, 6), torch.ones(4, 6, dtype=torch.int8)
     for name, call in {

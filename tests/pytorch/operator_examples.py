@@ -139,6 +139,7 @@ def others():
         ("fp_quantize", (x.half(),), {}),
         ("fp_quantize", (x.bfloat16(),), {"exponent_bits": 2, "mantissa_bits": 1}),
         ("fp_selective_dequantize", (codes, torch.tensor([2, 0, 2], dtype=torch.int32)), {}),
+        ("fake_quantize_", (torch.randn(4, 8), 4), {"symmetric": False}),
         ("gated_linear", (x, weight), {}),
         ("linear", (x, weight, torch.randn(6)), {"activation": "relu"}),
         ("linear", (x, weight.t().contiguous()), {"transposed": False}),

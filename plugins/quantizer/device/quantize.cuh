@@ -26,11 +26,26 @@ struct Eight {
       for (int i = 0; i < kParts; ++i) load_operand(x, at + i * kSize, p.numel, bytes, &part[i]);
       return;
     }
+    load_elements(x, span, at);
+  }
+  // Does the same by single elements.
+  OPDOCK_DEVICE void load_elements(const T* x, const Span& span, int64_t at) {
     OPDOCK_UNROLL
     for (int i = 0; i < kParts; ++i) fill_piece(from_float<T>(bits_float(0x7fc00000u)), &part[i]);
     OPDOCK_UNROLL
     for (int k = 0; k < 8; ++k)
       if (at + k >= span.begin && at + k < span.end) part[k / kSize].set(k % kSize, x[at + k]);
+  }
+  // Stores the elements that are in the span.
+  OPDOCK_DEVICE void store(T* x, const Span& span, int64_t at, bool is_aligned) const {
+    if (is_aligned && span.has_all(at)) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kParts; ++i) store_piece(x + at + i * kSize, part[i]);
+      return;
+    }
+    OPDOCK_UNROLL
+    for (int k = 0; k < 8; ++k)
+      if (at + k >= span.begin && at + k < span.end) x[at + k] = part[k / kSize].get(k % kSize);
   }
   OPDOCK_DEVICE void to_numbers(float (&out)[8]) const {
     OPDOCK_UNROLL

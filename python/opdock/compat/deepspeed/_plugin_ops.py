@@ -49,6 +49,7 @@ _TRANSFORMER = (
 )
 
 _QUANTIZER = ("quantize_groups", "dequantize_groups", "sum_quantized", "dequantize_unsigned")
+_QUANTIZER += ("fake_quantize_",)
 
 _CORE = (
     "linear/linear",

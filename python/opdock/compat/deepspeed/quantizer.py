@@ -207,3 +207,40 @@ def quantized_reduction(
     return list(
         ops.sum_quantized(_integers(input_vals), params, devices_per_node, out_groups, num_bits)
     )
+
+
+def _fake_quantizer(name, dtype, is_symmetric, is_stochastic):
+    """Makes one of the functions that DeepSpeed has up to 0.19.6, which change x in place."""
+
+    @torch.no_grad()
+    def fake_quantizer(x, groups, bits):
+        if x.dtype != dtype:
+            raise InvalidArgumentError(
+                f"{name}(): argument 'x': found {x.dtype}, wanted {dtype}, of which the function "
+                "has its name; convert it"
+            )
+        whole = x.detach().contiguous()
+        options = {"symmetric": is_symmetric, "stochastic": is_stochastic}
+        ops.fake_quantize_(whole, groups, bits, **options)
+        if whole.data_ptr() != x.data_ptr():
+            x.copy_(whole)
+        return x
+
+    rounding = "at random" if is_stochastic else "to nearest"
+    fake_quantizer.__name__ = fake_quantizer.__qualname__ = name
+    fake_quantizer.__doc__ = (
+        f"Rounds {dtype} numbers {rounding} to those that integers of `bits` bits stand for, in "
+        f"place; groups are {'symmetric' if is_symmetric else 'asymmetric'}. Returns x."
+    )
+    return fake_quantizer
+
+
+def _fake_quantizers():
+    for sort, dtype in (("fp32", torch.float32), ("fp16", torch.float16)):
+        for stochastic in ("", "sr_"):
+            for kind in ("", "_asym"):
+                name = f"ds_{stochastic}quantize{kind}_{sort}"
+                yield name, _fake_quantizer(name, dtype, not kind, bool(stochastic))
+
+
+globals().update(_fake_quantizers())
