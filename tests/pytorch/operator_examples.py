@@ -105,6 +105,7 @@ def others():
     start = torch.tensor([1], dtype=torch.int32)
     lists = [[torch.randn(3), torch.randn(2, 2)] for _ in range(3)]
     step = torch.tensor(0.0)
+    chosen = torch.tensor([[3, 0], [1, 2]], dtype=torch.int32)
     codes = torch.cat([torch.randint(256, (8, 12)), torch.tensor([[0, 0, 0, 63]] * 8)], 1).byte()
     squares = [torch.rand(3), torch.rand(2, 2)]
     return [
@@ -155,6 +156,8 @@ def others():
         ("pad_rows", (x, 5, 9), {}),
         ("quantize_groups", (x, 8), {"symmetric": False}),
         ("sum_quantized", (torch.ones(4, 8, dtype=torch.int8), torch.rand(4, 1), 2, 2), {}),
+        ("token_scatter_", (torch.zeros(2, 4, 8), x[:, :2].contiguous(), chosen), {}),
+        ("token_sort", (chosen, 4), {}),
     ]
 
 

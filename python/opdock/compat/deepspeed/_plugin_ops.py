@@ -5,6 +5,7 @@ _ADAM = ("adam_", "adamw_")
 _AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
 _EVOFORMER = ("attention_forward", "attention_backward", "attention_added_backward")
 _FP = ("fp_dequantize", "fp_quantize", "fp_selective_dequantize")
+_LTD = ("token_gather", "token_scatter_", "token_sort")
 _INFERENCE = (
     "activation/bias_add",
     "activation/bias_gelu",
@@ -92,6 +93,7 @@ SERVED = {
     "inference_core_ops": ("inference_core_ops", _CORE),
     "ragged_device_ops": ("ragged_device_ops", _RAGGED),
     "ragged_ops": ("ragged_ops", ()),
+    "random_ltd": ("random_ltd", _LTD),
     "transformer_inference": ("inference", _INFERENCE),
     "utils": ("utils", ()),
 }
