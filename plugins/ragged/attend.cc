@@ -92,6 +92,9 @@ void plan_attend(Plan&, Tensor out, Tensor q, Tensor k, Tensor v, Tensor atoms,
     throw Error(OPDOCK_UNSUPPORTED, concat("argument 'k': found heads of ", size,
                                            " elements, wanted a multiple of 8 up to ", kMaxHead,
                                            "; pass [blocks, block size, heads, elements]"));
+  if (k.size(1) > 0x3fffffff)
+    throw Error(OPDOCK_UNSUPPORTED, concat("argument 'k': found blocks of ", k.size(1),
+                                           " places, wanted less than 2^30; pass smaller ones"));
   if (kv == 0 || k.size(1) == 0 || out.size(1) % kv != 0)
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 concat("argument 'q': found ", out.size(1), " columns for keys of shape ",
@@ -123,7 +126,7 @@ void check_atoms(const AttendParams& p, int64_t atoms, int64_t table_rows) {
       refuse(n, "the row of 'block_table'", atom[0], table_rows - 1);
     if (atom[kQueries] == 0) continue;
     const int* const list = p.list(atom);
-    for (int64_t key = 0; key < p.visible(atom, atom[kQueries] - 1); key += p.block_size) {
+    for (int key = 0; key < p.visible(atom, atom[kQueries] - 1); key += p.block_size) {
       if (p.block(list, key) >= 0) continue;
       throw Error(OPDOCK_INVALID_ARGUMENT,
                   concat("argument 'atoms': found no block of 'k' for key ", key, " of atom ", n,
@@ -189,7 +192,7 @@ void run_attend(Call& call, Results, Tensor out, Tensor q, Tensor k, Tensor v, T
   p.v_place = stride_of(v, 1);
   p.v_head = stride_of(v, 2);
   p.count = k.size(0);
-  p.block_size = k.size(1);
+  p.block_size = static_cast<int>(k.size(1));
   p.size = static_cast<int>(k.size(3));
   p.heads = static_cast<int>(out.size(1) / p.size);
   p.group = static_cast<int>(p.heads / k.size(2));

@@ -168,9 +168,10 @@ struct AttendParams {
   long long q_row, out_row, tokens;
   // Strides from one block, place and head to the next.
   long long k_block, k_place, k_head, v_block, v_place, v_head;
-  long long count, block_size;  // of the cache's blocks
-  int heads, group, size;       // group: heads of queries that share keys
-  int tiles;                    // blocks of the grid that share an atom's rows
+  long long count;         // of the cache's blocks
+  int block_size;          // places of a block
+  int heads, group, size;  // group: heads of queries that share keys
+  int tiles;               // blocks of the grid that share an atom's rows
   int causal;
   float scale;  // on a GPU multiplied by log2(e)
 
@@ -182,8 +183,8 @@ struct AttendParams {
     return reinterpret_cast<const int*>(number);
   }
   // Returns the block that has the key; -1: the cache has no such block.
-  OPDOCK_HOST_DEVICE int block(const int* list, long long key) const {
-    const long long at = key / block_size;
+  OPDOCK_HOST_DEVICE int block(const int* list, int key) const {
+    const int at = key / block_size;
     if (table && at >= table_columns) return -1;
     const int number = list[at];
     return number < 0 || number >= count ? -1 : number;

@@ -11,6 +11,7 @@ import torch
 
 from opdock import ops
 from opdock._errors import InvalidArgumentError, UnsupportedError
+from opdock.compat.deepspeed._gradients import without_gradients
 
 # DeepSpeed's numbers of activations -> the names that the ops have for them.
 _ACTIVATIONS = {0: "gelu_tanh", 1: "relu", 2: "silu", 6: "none"}
@@ -38,7 +39,7 @@ def _flat(bias):
     return None if bias is None else bias.reshape(-1)
 
 
-@torch.no_grad()
+@without_gradients
 def bias_activation(activation, bias, act_type):
     """Applies an activation to activation + bias, in place. bias: [C], or None. act_type: 0 (GELU
     by tanh), 1 (RELU), 2 (SILU) or 6 (IDENTITY)."""
@@ -47,7 +48,7 @@ def bias_activation(activation, bias, act_type):
         ops.bias_activation(activation, _flat(bias), activation=name, out=activation)
 
 
-@torch.no_grad()
+@without_gradients
 def gated_activation(output, input, bias, act_type):
     """Writes act(gate) * value to output, [..., C]. input: [..., 2 C], gates in the even columns
     and values in the odd ones. bias: [2 C], or None. act_type: 3 (GEGLU by tanh), 4 (ReGLU) or 5
@@ -56,13 +57,13 @@ def gated_activation(output, input, bias, act_type):
     ops.interleaved_gate(_rows(input), _flat(bias), activation=name, out=output)
 
 
-@torch.no_grad()
+@without_gradients
 def layer_norm(output, input, gamma, beta, epsilon):
     """Writes the layer norm of input to output, which may be input."""
     ops.layer_norm(_rows(input), gamma, beta, eps=float(epsilon), out=output)
 
 
-@torch.no_grad()
+@without_gradients
 def pre_layer_norm(res_output, norm_output, input, residual, gamma, beta, epsilon):
     """Writes input + residual to res_output, and its layer norm to norm_output. Each output may be
     one of the two inputs."""
@@ -76,7 +77,7 @@ def pre_layer_norm(res_output, norm_output, input, residual, gamma, beta, epsilo
     )
 
 
-@torch.no_grad()
+@without_gradients
 def post_layer_norm(output, input, residual, gamma, beta, epsilon):
     """Writes the layer norm of input + residual to output, which may be one of them. The sum goes
     to memory that is freed afterwards."""
@@ -84,13 +85,13 @@ def post_layer_norm(output, input, residual, gamma, beta, epsilon):
     ops.add_layer_norm(_rows(input), _rows(residual), gamma, beta, eps=float(epsilon), out=out)
 
 
-@torch.no_grad()
+@without_gradients
 def rms_norm(output, input, gamma, epsilon):
     """Writes the RMS norm of input to output, which may be input."""
     ops.rms_norm(_rows(input), gamma, eps=float(epsilon), out=output)
 
 
-@torch.no_grad()
+@without_gradients
 def rms_pre_norm(norm_output, res_output, input, residual, gamma, epsilon):
     """Writes input + residual to res_output, and its RMS norm to norm_output. Each output may be
     one of the two inputs."""
@@ -99,7 +100,7 @@ def rms_pre_norm(norm_output, res_output, input, residual, gamma, epsilon):
     )
 
 
-@torch.no_grad()
+@without_gradients
 def blas_linear(output, input, weights):
     """Writes input times the transpose of weights to output. input: [..., in]; weights: [out, in],
     by rows or by columns; output: [..., out]."""
@@ -109,7 +110,7 @@ def blas_linear(output, input, weights):
         ops.linear(_rows(input), _rows(weights.t()), transposed=False, out=output)
 
 
-@torch.no_grad()
+@without_gradients
 def blas_4d_matmul(C, B, A):
     """Writes the product of the matrices A and B to C."""
     torch.matmul(A, B, out=C)

@@ -13,9 +13,10 @@ import functools
 import torch
 
 from opdock import ops
+from opdock.compat.deepspeed._gradients import without_gradients
 
 
-@torch.no_grad()
+@without_gradients
 def ragged_embed(
     embedded_tokens,
     input_ids,
@@ -42,13 +43,13 @@ def ragged_embed(
     )
 
 
-@torch.no_grad()
+@without_gradients
 def linear_kv_copy(kv_cache, q, k, v, batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs):
     """Puts the keys and values of the tokens into the cache. q has no effect."""
     ops.append_blocks(k, v, kv_cache, batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs)
 
 
-@torch.no_grad()
+@without_gradients
 def kv_trained_rotary_embeddings(
     kv_cache, q, k, v, inv_freq, batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs
 ):
@@ -61,8 +62,9 @@ def kv_trained_rotary_embeddings(
 
 @functools.lru_cache(maxsize=64)
 def _frequencies(rotary_dim, theta, device):
-    """Returns theta^(-2 i / rotary_dim) for the pairs i, computed as models' own code does."""
-    return theta ** (-torch.arange(0, rotary_dim, 2, device=device).float() / rotary_dim)
+    """Returns theta^(-2 i / rotary_dim) for the pairs i, computed as models' own code does. They
+    are made on the CPU: when the copy has returned, they are there for every stream."""
+    return (theta ** (-torch.arange(0, rotary_dim, 2).float() / rotary_dim)).to(device)
 
 
 def kv_rotary_embeddings(
@@ -84,14 +86,14 @@ def kv_rotary_embeddings(
     )
 
 
-@torch.no_grad()
+@without_gradients
 def gather_for_logits(final_token_acts, token_acts, batch_metadata, seq_metadata):
     """Writes the row of token_acts for the last token of each sequence to final_token_acts."""
     sequences = seq_metadata[: len(final_token_acts)]
     ops.gather_last_tokens(token_acts, batch_metadata, sequences, out=final_token_acts)
 
 
-@torch.no_grad()
+@without_gradients
 def top_k_gating(expert_counts, scores, assignments, offsets, logits, batch_metadata):
     """Writes the experts of each token, their scores, the token's number among its expert's, and
     the number of each expert's tokens. What expert_counts has before does not count. How many
@@ -104,7 +106,7 @@ def top_k_gating(expert_counts, scores, assignments, offsets, logits, batch_meta
     )
 
 
-@torch.no_grad()
+@without_gradients
 def moe_scatter(
     moe_input, expert_count_cumsums, mapped_slots, activations, expert_counts, assignments, offsets
 ):
@@ -119,7 +121,7 @@ def moe_scatter(
     )
 
 
-@torch.no_grad()
+@without_gradients
 def moe_gather(layer_output, moe_output, scores, mapped_slots, expert_counts, normalize_scales):
     """Writes the sum of each token's rows times their scores to layer_output; sets expert_counts to
     0. normalize_scales: the scores of a token are divided by their sum."""
@@ -142,7 +144,7 @@ def build_atoms(atoms, batch_metadata, seq_metadata, kv_ptrs, q_block_size, kv_b
     return count.item()
 
 
-@torch.no_grad()
+@without_gradients
 def flash_attn_by_atoms(out, q, k, v, attention_atoms, softmax_scale, is_causal):
     """Writes the attention of the atoms' queries to the keys and values in blocks to out. q, out:
     [tokens, heads * head size]; k, v: [blocks, block size, heads, head size]."""

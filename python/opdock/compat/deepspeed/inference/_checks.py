@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Argument checks that the binding's functions make before they call an op."""
 
-import functools
 from typing import NamedTuple
 
 import torch
 
 from opdock._errors import ArgumentError, InvalidArgumentError
+from opdock.compat.deepspeed._gradients import without_gradients as without_gradients
 
 #: suffix of a function's name -> dtype
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -21,19 +21,6 @@ class Caller(NamedTuple):
 
     name: str
     dtype: torch.dtype | None
-
-
-def without_gradients(function):
-    """Decorates a function to record no gradients, as DeepSpeed's functions do not."""
-
-    @functools.wraps(function)
-    def call(*arguments, **named):
-        if not torch.is_grad_enabled():
-            return function(*arguments, **named)
-        with torch.no_grad():
-            return function(*arguments, **named)
-
-    return call
 
 
 def refuse(at, argument, found, wanted, remedy):
