@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kSectorBytes = 32;
 constexpr uint64_t kBankBytes = 4, kBanks = 32;
 
-std::mutex mutex;
+std::mutex counting_mutex;
 std::vector<Counters>& published() {
   static auto* const all = new std::vector<Counters>;
   return *all;
@@ -94,7 +94,7 @@ void add_counters(Counters* sum, const Counters& part) {
 }
 
 void publish_counters(const Counters& launch) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(counting_mutex);
   for (Counters& known : published()) {
     if (known.kernel != launch.kernel) continue;
     add_counters(&known, launch);
@@ -104,7 +104,7 @@ void publish_counters(const Counters& launch) {
 }
 
 std::vector<Counters> counters() {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(counting_mutex);
   return published();
 }
 

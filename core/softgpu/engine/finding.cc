@@ -14,7 +14,7 @@ namespace {
 
 thread_local Fault fault_of_thread = Fault::kNone;
 
-std::mutex mutex;
+std::mutex finding_mutex;
 std::vector<std::string>& texts() {
   static auto* const all = new std::vector<std::string>;
   return *all;
@@ -89,14 +89,14 @@ std::string describe_memory(uintptr_t address, uint64_t bytes) {
 }
 
 void ask_pending_writes(PendingWrites ask) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(finding_mutex);
   pending() = std::move(ask);
 }
 
 std::vector<std::string> pending_writes(const Operation& reader, uintptr_t address) {
   PendingWrites ask;
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(finding_mutex);
     ask = pending();
   }
   return ask ? ask(reader, address) : std::vector<std::string>();
@@ -105,7 +105,7 @@ std::vector<std::string> pending_writes(const Operation& reader, uintptr_t addre
 void report(const std::string& text, Fault fault) {
   fault_of_thread = fault;
   std::fputs(text.c_str(), stderr);
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(finding_mutex);
   texts().push_back(text);
 }
 
@@ -114,12 +114,12 @@ Fault last_fault() {
 }
 
 std::vector<std::string> findings() {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(finding_mutex);
   return texts();
 }
 
 void clear_findings() {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(finding_mutex);
   texts().clear();
 }
 

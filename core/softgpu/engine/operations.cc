@@ -15,7 +15,7 @@ namespace {
 constexpr unsigned kChunkShift = 8;
 constexpr uint64_t kChunks = uint64_t{1} << (32 - kChunkShift);
 
-std::mutex mutex;
+std::mutex operations_mutex;
 uint64_t next_chunk = 1;
 
 std::deque<OperationRecord>& records() {
@@ -49,7 +49,7 @@ uint32_t take_runs(OperationRecord* record, uint64_t runs) {
 }  // namespace
 
 OperationRecord* record_operation(const Operation& operation, uint64_t runs) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(operations_mutex);
   OperationRecord& record = records().emplace_back();
   record.what = operation.what;
   record.device = operation.device;
@@ -61,7 +61,7 @@ OperationRecord* record_operation(const Operation& operation, uint64_t runs) {
 }
 
 uint32_t further_run(OperationRecord* record, uint64_t block) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(operations_mutex);
   const uint32_t run = take_runs(record, 1);
   const std::lock_guard<std::mutex> record_lock(record->mutex);
   record->further[run] = block;
@@ -70,7 +70,7 @@ uint32_t further_run(OperationRecord* record, uint64_t block) {
 
 uint64_t OperationRecord::block_of(uint32_t run) {
   if (run >= first_run && run - first_run < blocks) return run - first_run;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(operations_mutex);
   const auto found = further.find(run);
   return found == further.end() ? 0 : found->second;
 }
