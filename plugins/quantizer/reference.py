@@ -107,7 +107,7 @@ def dequantize_unsigned(q, scale, least, bits=8):
 def fake_quantize_(x, groups, bits=8, *, symmetric=True, stochastic=False, generator=None):
     """Replaces x by the numbers that its integers stand for; draws torch's random numbers."""
     if x.numel() == 0:
-        return x
+        return
     y, levels = x.float().reshape(groups, -1), 2.0**bits
     least = torch.where(y.isnan(), torch.inf, y).amin(1, keepdim=True)
     most = torch.where(y.isnan(), -torch.inf, y).amax(1, keepdim=True)
@@ -123,4 +123,4 @@ def fake_quantize_(x, groups, bits=8, *, symmetric=True, stochastic=False, gener
     else:
         q = y.round()
     q = q.clamp(-levels / 2, levels / 2 - 1) / factor if symmetric else _fused(q, step, least)
-    return x.copy_(q.to(x.dtype).reshape(x.shape))
+    x.copy_(q.to(x.dtype).reshape(x.shape))

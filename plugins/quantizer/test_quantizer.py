@@ -270,8 +270,7 @@ def check_fake(device, x, groups, bits, symmetric, seed=None):
     options = {} if seed is None else {"stochastic": True, "generator": (seed, 5)}
     drawn = None if seed is None else philox(seed, 5, x.numel())
     found = x.clone() if x.data_ptr() % 16 == 0 else torch.cat([x[:1], x])[1:]
-    y = on(device, opdock.ops.fake_quantize_)(found, groups, bits, symmetric=symmetric, **options)
-    assert y is found
+    on(device, opdock.ops.fake_quantize_)(found, groups, bits, symmetric=symmetric, **options)
     assert_same(found, oracle.fake(flat(x), groups, bits, symmetric, drawn), x.dtype)
 
 
@@ -305,7 +304,8 @@ def test_stochastic_rounding_keeps_the_mean():
     """The mean of many roundings is the number, within 5 standard deviations."""
     x = torch.full((1, 40000), 0.3)
     x[0, 0] = 1.0
-    y = opdock.ops.fake_quantize_(x, 1, 4, stochastic=True, generator=(11, 0))[0, 1:]
+    opdock.ops.fake_quantize_(x, 1, 4, stochastic=True, generator=(11, 0))
+    y = x[0, 1:]
     step = y.max() - y.min()
     assert len(y.unique()) == 2
     assert abs(y.double().mean() - 0.3) < 5 * 0.5 * step / 200
@@ -355,13 +355,12 @@ def test_the_reference(reference, bits, scheme):
             theirs = reference.sum_quantized(q.view(-1), params, *some, bits)
             assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     if not scaled:
-        fake = {"symmetric": symmetric}
-        ours = opdock.ops.fake_quantize_(x.clone(), 24, bits, **fake)
-        torch.testing.assert_close(
-            reference.fake_quantize_(x.clone(), 24, bits, **fake), ours, equal_nan=True
-        )
-        fake["stochastic"] = True
-        assert (reference.fake_quantize_(x.clone(), 24, bits, **fake) - ours).abs().nanmean() < 1
+        ours, theirs, drawn = x.clone(), x.clone(), x.clone()
+        opdock.ops.fake_quantize_(ours, 24, bits, symmetric=symmetric)
+        reference.fake_quantize_(theirs, 24, bits, symmetric=symmetric)
+        torch.testing.assert_close(theirs, ours, equal_nan=True)
+        reference.fake_quantize_(drawn, 24, bits, symmetric=symmetric, stochastic=True)
+        assert (drawn - ours).abs().nanmean() < 1
     scale = random((24,), torch.float16).abs() + 1
     unsigned = [opdock.ops.dequantize_unsigned, reference.dequantize_unsigned]
     assert torch.equal(*(op(q.view(torch.uint8), scale, scale, bits) for op in unsigned))

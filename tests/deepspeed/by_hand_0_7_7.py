@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 SERVED = ("cpu_adagrad", "cpu_adam", "fused_adam", "fused_lamb", "async_io", "utils")
-SERVED += ("stochastic_transformer", "transformer", "transformer_inference")
+SERVED += ("quantizer", "stochastic_transformer", "transformer", "transformer_inference")
 #: largest error of a layer, relative to the largest element: a few roundings
 BOUNDS = {"fp32": 2e-6, "fp16": 3e-3}
 
