@@ -69,6 +69,29 @@ class Batch:
         return call
 
 
+def candidates(x):
+    """Yields what tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move,
+    function)."""
+    count, width = x.shape
+    bias = torch.randn(width, device=x.device, dtype=x.dtype)
+    out = torch.empty_like(x)
+    options = {"activation": "silu", "out": out}
+    yield "bias_activation", "opdock", 2, lambda: OPS.bias_activation(x, bias, **options)
+    yield "bias_activation", "torch", 2, lambda: F.silu(x + bias)
+    if width % 2 == 0:
+        yield "interleaved_gate", "opdock", 1.5, lambda: OPS.interleaved_gate(x)
+        yield "interleaved_gate", "torch", 1.5, lambda: F.silu(x[:, ::2]) * x[:, 1::2]
+    numbers = {"dtype": torch.int32, "device": x.device}
+    ids = torch.randperm(count, device=x.device)
+    of = (
+        torch.tensor([count, 1], **numbers),
+        torch.tensor([[0, count, 0, 0]], **numbers),
+        torch.zeros(count, **numbers),
+    )
+    yield "ragged_embed", "opdock", 2, lambda: OPS.ragged_embed(x, ids, *of)
+    yield "ragged_embed", "torch", 2, lambda: F.embedding(ids, x)
+
+
 def functions(device, tokens):
     """Yields (label, {whose: function})."""
     small = device == "cpu"
