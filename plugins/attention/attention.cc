@@ -17,7 +17,7 @@ void plan_forward_pass(Plan& plan, const Arguments& of, bool wants_lse) {
   const Params p = make_params(of);
   const Choice choice = choose(plan, of.q, of.k, of.v, p);
   uint64_t bytes = 0;
-  if (!of.q_starts) plan_service(plan, of, wants_lse, &bytes);
+  if (!of.q_starts && !of.drop) plan_service(plan, of, wants_lse, &bytes);
   plan.workspace(std::max(bytes, workspace_bytes(choice, p, of.q.size(0))));
   plan.state(choice);
 }
@@ -28,11 +28,16 @@ void run_forward_pass(Call& call, Tensor out, const OptionalTensor& lse, const A
   p.out = heads_of(out, of);
   if (lse) p.lse = row_numbers_of(*lse, of);
   if (!call.is_cpu()) {
-    if (!of.q_starts && run_service(call, of, out, lse)) return;
+    if (!of.q_starts && !of.drop && run_service(call, of, out, lse)) return;
     p.out_by_vectors = fits_vectors({out});
     return launch(call, call.state<Choice>(), of.q, call.workspace(), &p);
   }
   check_lengths(p, of.q.size(0));
+  if (p.drop.new_state) {
+    const unsigned long long seed = p.drop.seed(), first = p.drop.first_block();
+    p.drop.new_state[0] = static_cast<long long>(seed);
+    p.drop.new_state[1] = static_cast<long long>(first);
+  }
   static const auto kernel = OPDOCK_SIMD_CHOOSE(attend);
   if (of.q_starts) return attend_sequences(call, of.q.dtype(), p, scale_of(of), kernel);
   const int64_t rows = int64_t{p.queries} * p.group;

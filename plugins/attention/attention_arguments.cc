@@ -21,7 +21,32 @@ Added added_of(const OptionalTensor& x, Tensor q) {
   return {x->raw(), step(0), step(1), step(2), step(3), x->dtype() != q.dtype()};
 }
 
+Dropout dropout_of(const DropArguments& of, int64_t keys) {
+  Dropout drop = {};
+  drop.is_on = 1;
+  long long* const seed = of.seed ? static_cast<long long*>(of.seed->raw()) : nullptr;
+  if (of.generator) {
+    drop.random = opdock::random_source(*of.generator);
+    drop.new_state = seed;
+  } else {
+    drop.state = seed;
+  }
+  const double least = std::ceil(std::ldexp(of.probability, 32));
+  drop.keeps_none = least > 4294967295.0;
+  drop.least = drop.keeps_none ? 0 : static_cast<unsigned int>(least);
+  drop.wide_factor = drop.keeps_none ? 0 : 1 / (1 - of.probability);
+  drop.factor = static_cast<float>(drop.wide_factor);
+  drop.row_blocks = (keys + 15) / 16 * 4;
+  return drop;
+}
+
 }  // namespace
+
+uint64_t random_numbers_of(const Arguments& of) {
+  const int64_t rows = of.q.numel() / of.q.size(3);
+  // Whole blocks: the first may begin within one.
+  return static_cast<uint64_t>(rows * ((of.k.size(1) + 15) / 16 * 16) + 3);
+}
 
 void check_arguments(const Plan& plan, const Arguments& of) {
   check_queries(plan, of.q);
@@ -110,6 +135,7 @@ Params make_params(const Arguments& of) {
   p.cache = of.k.dtype() == of.q.dtype()                 ? kSame
             : of.k.dtype() == opdock::dtype_of<int8_t>() ? kInt8
                                                          : kFloat8;
+  if (of.drop) p.drop = dropout_of(*of.drop, p.keys);
   p.scale = static_cast<float>(scale_of(of));
   p.causal = of.causal;
   p.window = static_cast<int>(std::min<int64_t>(of.window, 0x7fffffff));

@@ -62,7 +62,7 @@ void plan_gradient_pass(Plan& plan, const BackwardArguments& a) {
   const BackwardChoice choice =
       choose_backward(plan, a.of, a.grad, a.result, make_backward_params(a));
   uint64_t bytes = 0;
-  if (!a.of.q_starts) plan_service(plan, a.of, a, &bytes);
+  if (!a.of.q_starts && !a.of.drop) plan_service(plan, a.of, a, &bytes);
   plan.workspace(std::max(bytes, backward_workspace_bytes(choice, a.of.q)));
   plan.state(choice);
 }
@@ -105,7 +105,7 @@ void run_gradient_pass(Call& call, const BackwardArguments& a, Tensor grad_q, Te
     b.p.heads = static_cast<int>(a.of.k.size(2));
   }
   if (call.is_cpu()) return run_on_cpu(call, b, a.of);
-  if (!a.of.q_starts && run_service(call, a.of, a, grad_q, grad_k, grad_v)) return;
+  if (!a.of.q_starts && !a.of.drop && run_service(call, a.of, a, grad_q, grad_k, grad_v)) return;
   b.grads_by_vectors = b.grad_k_element == 1 && fits_vectors({grad_q, grad_k, grad_v}) ? 1 : 0;
   launch_backward(call, call.state<BackwardChoice>(), a.of, &b);
 }

@@ -53,8 +53,10 @@ struct KeyUnit : SharedRows<AnyElement<C>> {
     make_weights(weight, C{0});
     for (int r = 0; r < rows; ++r) {
       if (weight[r] == 0) continue;
-      add_head(weight[r], grad[r], p.size, value_sums[k]);
-      const C slope = weight[r] * (dot(grad[r], values[k], p.size) - delta[r]);
+      const C factor = this->keep_factor(first_row + r, key);
+      if (factor != 0) add_head(weight[r] * factor, grad[r], p.size, value_sums[k]);
+      const C product = factor == 0 ? 0 : factor * dot(grad[r], values[k], p.size);
+      const C slope = weight[r] * (product - delta[r]);
       add_head(slope, q[r], p.size, key_sums[k]);
     }
   }

@@ -15,6 +15,14 @@ using TileSizes = opdock::KernelNumbers<64, 128>;
 constexpr auto kQueryTiles =
     OPDOCK_KERNEL_FAMILY("attention::backward_query_tiles", Halves, TileSizes);
 constexpr auto kKeyTiles = OPDOCK_KERNEL_FAMILY("attention::backward_key_tiles", Halves, TileSizes);
+constexpr auto kDroppedQueries =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::query_gradients", HeadSizes, opdock::RowTypes);
+constexpr auto kDroppedKeys =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::key_gradients", HeadSizes, opdock::RowTypes);
+constexpr auto kDroppedQueryTiles =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::query_tiles", TileSizes, Halves);
+constexpr auto kDroppedKeyTiles =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::key_tiles", TileSizes, Halves);
 constexpr auto kSequenceRowSums =
     OPDOCK_KERNEL_FAMILY("attention::sequences::row_sums", HeadSizes, opdock::RowTypes);
 constexpr auto kSequenceQueries =
@@ -108,22 +116,34 @@ void launch_backward(Call& call, const BackwardChoice& choice, const Arguments& 
   launch_row_sums(call, choice, of, b);
   const int64_t rows = int64_t{b->p.queries} * b->p.group;
   const opdock::Dtype dtype = of.q.dtype();
-  const bool of_sequences = b->p.sequences > 0;
+  const bool of_sequences = b->p.sequences > 0, drops = b->p.drop.is_on != 0;
   const int size = choice.size;
   const int each = choice.by_tiles ? kTileVectors : backward_rows(size);
   const int64_t row_tiles = tiles_of(b->p, rows, each), key_tiles = tiles_of(b->p, b->p.keys, each);
   if (choice.by_tiles) {
     const int bytes = backward_tile_bytes(size);
-    start(call, of, of_sequences ? kSequenceQueryTiles(size, dtype) : kQueryTiles(dtype, size),
+    start(call, of,
+          drops          ? kDroppedQueryTiles(size, dtype)
+          : of_sequences ? kSequenceQueryTiles(size, dtype)
+                         : kQueryTiles(dtype, size),
           row_tiles, kTileThreads, bytes, *b);
-    start(call, of, of_sequences ? kSequenceKeyTiles(size, dtype) : kKeyTiles(dtype, size),
+    start(call, of,
+          drops          ? kDroppedKeyTiles(size, dtype)
+          : of_sequences ? kSequenceKeyTiles(size, dtype)
+                         : kKeyTiles(dtype, size),
           key_tiles, kTileThreads, bytes, *b);
     return;
   }
-  start(call, of, of_sequences ? kSequenceQueries(size, dtype) : kQueries(dtype, size), row_tiles,
-        kPlainThreads, 0, *b);
-  start(call, of, of_sequences ? kSequenceKeys(size, dtype) : kKeys(dtype, size), key_tiles,
-        kPlainThreads, 0, *b);
+  start(call, of,
+        drops          ? kDroppedQueries(size, dtype)
+        : of_sequences ? kSequenceQueries(size, dtype)
+                       : kQueries(dtype, size),
+        row_tiles, kPlainThreads, 0, *b);
+  start(call, of,
+        drops          ? kDroppedKeys(size, dtype)
+        : of_sequences ? kSequenceKeys(size, dtype)
+                       : kKeys(dtype, size),
+        key_tiles, kPlainThreads, 0, *b);
 }
 
 }  // namespace attention

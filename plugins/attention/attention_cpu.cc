@@ -80,7 +80,8 @@ struct Unit : SharedRows<T> {
     for (int k = 0; k < count; ++k) {
       if (score[k] == 0) continue;  // an unseen value adds nothing, even if it is NaN
       sum[r] += static_cast<double>(score[k]);
-      add_head(score[k], values[k], p.size, out[r]);
+      const C kept = score[k] * this->keep_factor(first_row + r, first + k);
+      if (kept != 0) add_head(kept, values[k], p.size, out[r]);
     }
   }
 

@@ -22,6 +22,10 @@ constexpr auto kSequencePrompt =
     OPDOCK_KERNEL_FAMILY("attention::sequences::prompt", HeadSizes, opdock::RowTypes);
 constexpr auto kSequencePlain =
     OPDOCK_KERNEL_FAMILY("attention::sequences::plain", HeadSizes, opdock::RowTypes);
+constexpr auto kDroppedPrompt =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::prompt", HeadSizes, opdock::RowTypes);
+constexpr auto kDroppedPlain =
+    OPDOCK_KERNEL_FAMILY("attention::dropped::plain", HeadSizes, opdock::RowTypes);
 constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, HeadSizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
@@ -74,9 +78,11 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   const bool is_float = q.dtype().bytes() == 4;
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
+  // Sequences and dropout have kernels for prompts alone, with and without tensor cores.
+  const bool as_prompt = p.sequences > 0 || p.drop.is_on;
   const bool is_prompt =
       has_matrices && p.cache == kSame &&
-      (p.sequences > 0 || (rows > kMaxDecodeRows && p.queries > kMaxDecodeQueries)) &&
+      (as_prompt || (rows > kMaxDecodeRows && p.queries > kMaxDecodeQueries)) &&
       (by_columns ? !is_float && fits_vectors({q}) : !is_float || p.size <= 128) &&
       prompt_bytes(choice.size, q.dtype(), p) <= plan.facts().max_shared_bytes;
   if (is_prompt) {
@@ -85,7 +91,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   } else if (by_columns) {
     choice.kernel = choice.by_vectors ? Kernel::kColumns : Kernel::kPlain;
     choice.rows = choice.by_vectors || rows == 1 ? 1 : plain_rows(choice.size);
-  } else if (p.sequences > 0) {
+  } else if (as_prompt) {
     choice.kernel = Kernel::kPlain;
     choice.rows = plain_rows(choice.size);
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
@@ -98,7 +104,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   }
   choice.row_tiles = static_cast<int>(tiles_of(p, rows, choice.rows));
   choice.splits = 1;
-  if (!is_prompt && p.sequences == 0) {
+  if (!is_prompt && !as_prompt) {
     const int64_t blocks = q.size(0) * (p.heads / p.group) * choice.row_tiles;
     const int64_t seen = std::max<int64_t>(
         1, p.window > 0 ? std::min<int64_t>(p.keys, int64_t{p.window} + p.queries) : p.keys);
@@ -142,8 +148,9 @@ void launch(Call& call, const Choice& choice, Tensor q, void* workspace, Params*
   };
   const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;
   if (choice.kernel == Kernel::kPlain) {
-    start(p->sequences > 0 ? kSequencePlain(choice.size, dtype)
-                           : kPlain(dtype, choice.size, choice.rows),
+    start(p->drop.is_on      ? kDroppedPlain(choice.size, dtype)
+          : p->sequences > 0 ? kSequencePlain(choice.size, dtype)
+                             : kPlain(dtype, choice.size, choice.rows),
           blocks, kPlainThreads, 0, *p);
   } else if (choice.kernel == Kernel::kColumns) {
     start(kColumns(dtype, choice.size), blocks, kColumnThreads, 0, *p);
@@ -155,6 +162,7 @@ void launch(Call& call, const Choice& choice, Tensor q, void* workspace, Params*
   } else {
     const uint32_t kernel = choice.kernel == Kernel::kPromptByColumns
                                 ? kPromptByColumns(dtype, choice.size)
+                            : p->drop.is_on    ? kDroppedPrompt(choice.size, dtype)
                             : p->sequences > 0 ? kSequencePrompt(choice.size, dtype)
                                                : kPrompt(dtype, choice.size);
     start(kernel, blocks, prompt_threads(static_cast<int>(dtype.bytes())),

@@ -138,7 +138,9 @@ struct QueryUnit : SharedRows<AnyElement<C>> {
       make_weights(weight, reduce[r]);
       for (int k = 0; k < count; ++k) {
         if (weight[k] == 0) continue;  // an unseen key adds nothing, even if it is NaN
-        body(r, k, first + k, weight[k] * (dot(grad[r], values[k], p.size) - delta[r]));
+        const C factor = this->keep_factor(first_row + r, first + k);
+        const C product = factor == 0 ? 0 : factor * dot(grad[r], values[k], p.size);
+        body(r, k, first + k, weight[k] * (product - delta[r]));
       }
     });
   }

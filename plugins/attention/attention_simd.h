@@ -106,6 +106,17 @@ struct SharedRows {
   int64_t head_of(int64_t row) const { return head * p.group + row % p.group; }
   int position(int64_t row) const { return p.position(length, static_cast<int>(query(row))); }
 
+  // Returns what the weight of a row and a key is multiplied by.
+  C keep_factor(int64_t row, int64_t key) const {
+    if (!p.drop.is_on) return 1;
+    const int64_t number = (batch * p.heads + head_of(row)) * p.queries + query(row);
+    const int64_t block = number * p.drop.row_blocks + Dropout::block_of(static_cast<int>(key));
+    const opdock::PhiloxWords words = opdock::random_block(
+        p.drop.seed(), p.drop.first_block() + static_cast<unsigned long long>(block));
+    return p.drop.keeps(words.word[Dropout::word_of(static_cast<int>(key))])
+               ? static_cast<C>(p.drop.wide_factor)
+               : C{0};
+  }
   // Returns the score of a row and a key from the product of the two.
   HWY_INLINE C score(int64_t row, int64_t key, C product) const {
     C sum = product * scale + added(p.mask, row, key) + added(p.bias, row, key);

@@ -18,6 +18,8 @@ def examples():
     bias = random.standard_normal((1, 2, 3, 4))
     yield "attention", (q, k, v), {"bias": bias, "causal": True}
     yield "attention_forward", (q, k, v), {"bias": bias[:, :, :1], "dtype": "float64"}
+    options = {"lengths": lengths, "dtype": "float64", "generator": (7, 2)}
+    yield "attention_dropout", (q, k, v, 0.4), options
     starts, key_starts = (numpy.array(x, dtype="int32") for x in ([0, 2, 2, 5], [0, 2, 3, 7]))
     q = random.standard_normal((5, 2, 5))
     k, v = (random.standard_normal((8, 1, 5)) for _ in range(2))

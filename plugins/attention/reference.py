@@ -42,6 +42,36 @@ def attention_backward(grad, q, k, v, result, lse=None, grad_lse=None, *, scale=
     return tuple(one.contiguous() for one in grads)
 
 
+def attention_dropout(q, k, v, p, *, generator=None, dtype=None, **options):
+    """Returns attention_forward's results with dropout, and the seed of what was dropped. Drops by
+    torch's random numbers instead of the plugin's."""
+    device = generator.device if generator is not None else "cpu"
+    seed = torch.randint(2**63 - 1, (1,), generator=generator, device=device).to(q.device)
+    scores, _, _, v_, bad = _scores(q, k, v, **options)
+    lse = torch.logsumexp(scores, -1)
+    weights = _weights(scores, lse) * _kept(scores, p, seed)
+    result = (weights @ v_).transpose(1, 2).masked_fill(bad[:, None, None, None], float("nan"))
+    lse = lse.masked_fill(bad[:, None, None], float("nan"))
+    seed = torch.cat([seed, torch.zeros_like(seed)])
+    return result.to(q.dtype).contiguous(), lse.to(dtype or torch.float32), seed
+
+
+def attention_dropout_backward(
+    grad, q, k, v, result, lse, grad_lse, seed, p, *, scale=None, **options
+):
+    """Returns the gradients of attention_dropout's q, k and v."""
+    return attention_backward(
+        grad, q, k, v, result, lse, grad_lse, scale=scale, drop=(p, seed[:1]), **options
+    )
+
+
+def _kept(scores, p, seed):
+    """Returns what the weights are multiplied by."""
+    generator = torch.Generator().manual_seed(int(seed))
+    numbers = torch.rand(scores.shape, generator=generator, dtype=torch.float64)
+    return ((numbers >= p) * (0.0 if p == 1 else 1 / (1 - p))).to(scores)
+
+
 def attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, *, dtype=None, **options):
     """Returns attention_forward's results of each sequence, one behind the other."""
     result = torch.zeros(q.shape, dtype=q.dtype, device=q.device)
@@ -92,17 +122,18 @@ def attention_added_backward(
     return slopes.to(added.dtype).contiguous()
 
 
-def _score_gradients(grad, q, k, v, result, grad_lse, **options):
+def _score_gradients(grad, q, k, v, result, grad_lse, drop=None, **options):
     """Returns the gradients of the scores [B, H, S, L], the weights; the result's gradient, q and k
-    as [B, H, tokens, D]; and which rows have a wrong length."""
+    as [B, H, tokens, D]; and which rows have a wrong length. drop: (p, seed) of dropout."""
     scores, q_, k_, v_, bad = _scores(q, k, v, **options)
     weights = _weights(scores, torch.logsumexp(scores, -1))
     grad_, result_ = (x.to(scores.dtype).transpose(1, 2) for x in (grad, result))
     reduce = (grad_ * result_).sum(-1, keepdim=True)
     if grad_lse is not None:
         reduce = reduce - grad_lse.to(scores.dtype)[..., None]
-    slopes = (weights * (grad_ @ v_.mT - reduce)).masked_fill(weights == 0, 0)
-    return slopes, weights, grad_, q_, k_, bad
+    kept = 1 if drop is None else _kept(scores, *drop)
+    slopes = (weights * (kept * (grad_ @ v_.mT) - reduce)).masked_fill(weights == 0, 0)
+    return slopes, weights * kept, grad_, q_, k_, bad
 
 
 def _weights(scores, lse):

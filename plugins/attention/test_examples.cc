@@ -67,6 +67,31 @@ static const ExamplesOf attention_examples([](Examples& examples) {
         {q, q, k, k, q, other_lse, no_one, no_one, mask, no_one, slopes, scale, yes, window},
         {q, q, k, k, q, lse, other_lse, no_one, mask, no_one, slopes, scale, yes, window}}});
 
+  Array* const drawn = examples.output({2}, {}, Type::kInt64);
+  const opdock_value p = number(0.4), wrong = number(1.1), generator = examples.generator(),
+                     seed = drawn->value(), all_lse_of_q = examples.array({2, 4, 3}),
+                     across_k = examples.array({2, 5, 2, 8}, {80, 1, 40, 5});
+  examples.add(
+      {"attention",
+       "attention_dropout",
+       {q, k, k, p, no_one, mask, no_one, slopes, scale, yes, window, no_one, generator},
+       {examples.output({2, 3, 4, 8}), examples.output({2, 4, 3}),
+        examples.output({2}, {}, Type::kInt64)},
+       {{q, k, k, wrong, no_one, mask, no_one, slopes, scale, yes, window, no_one, generator},
+        {q, across_k, k, p, no_one, mask, no_one, slopes, scale, yes, window, no_one, generator},
+        {q, eight, eight, p, no_one, mask, no_one, slopes, scale, yes, window, no_one,
+         generator}}});
+  examples.add({"attention",
+                "attention_dropout_backward",
+                {q, q, k, k, q, all_lse_of_q, no_one, seed, p, no_one, mask, no_one, slopes, scale,
+                 yes, window},
+                {examples.output({2, 3, 4, 8}), examples.output({2, 5, 2, 8}),
+                 examples.output({2, 5, 2, 8})},
+                {{q, q, k, k, q, all_lse_of_q, no_one, slopes, p, no_one, mask, no_one, slopes,
+                  scale, yes, window},
+                 {q, q, k, k, q, all_lse_of_q, no_one, seed, wrong, no_one, mask, no_one, slopes,
+                  scale, yes, window}}});
+
   Array* const ends = examples.output({3}, {}, Type::kInt32);  // two sequences' bounds
   for (int64_t i = 0; i < 3; ++i) ends->set(i, static_cast<double>(2 * i));
   const opdock_value all_q = examples.array({5, 4, 8}), all_k = examples.array({4, 2, 8}),

@@ -99,6 +99,25 @@ def test_masks_that_learn(shape):
     torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-12)
 
 
+def test_dropout_keeps_what_is_expected_and_repeats_with_the_seed():
+    q, k, v = heads(batch=4, keys=40, size=4)
+    v = torch.ones_like(v)
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(_sdpa.attention(q, k, v, dropout_p=0.25))
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], _sdpa.attention(q, k, v, dropout_p=0.25))
+    assert (found[0].mean() - 1).abs() < 0.05 and found[0].std() > 0.05
+    inputs = [x.detach().requires_grad_() for x in (q, k, v)]
+
+    def call(*inputs):
+        torch.manual_seed(3)
+        return _sdpa.attention(*inputs, dropout_p=0.25, is_causal=True)
+
+    assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
+
+
 def test_strides_and_a_row_that_sees_nothing():
     q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in heads(size=8))
     k = k.mT.contiguous().mT
@@ -130,7 +149,10 @@ LEFT = {
     "256 elements": ((q, k, v[..., :4]), {}),
     "broadcast": ((q, k[:1], v[:1]), {}),
     "share keys": ((q, k[:, :2], v[:, :2]), {}),
-    "dropout": ((q, k, v), {"dropout_p": 0.1}),
+    "beside dropout": (
+        (q, k, v),
+        {"dropout_p": 0.1, "attn_mask": torch.zeros(5, 5, requires_grad=True)},
+    ),
     "more queries": ((q, k[:, :, :3], v[:, :, :3]), {"is_causal": True}),
     "beside is_causal": ((q, k, v), {"is_causal": True, "attn_mask": torch.zeros(5, 5)}),
     "another dtype": ((q, k, v), {"attn_mask": torch.zeros(5, 5).half()}),
@@ -176,8 +198,8 @@ def test_patch_takes_keywords_and_tells_what_it_left(monkeypatch):
     torch.testing.assert_close(found, Mixer.forward(model, q, k, v))
     assert measured == ["4x8 group 2 causal"]
     assert report.left() == []
-    model.options["dropout_p"] = 0.5
-    model(q, k, v)
-    assert report.left() == [("attention", "the op has no dropout")]
-    assert "attention: torch's: the op has no dropout" in str(report)
+    model(q[0], k[0], v[0])
+    why = "its tensors do not have 4 dimensions"
+    assert report.left() == [("attention", why)]
+    assert f"attention: torch's: {why}" in str(report)
     opdock.torch.unpatch(model)

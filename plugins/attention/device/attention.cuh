@@ -9,6 +9,7 @@
 #include "backward_tiles.cuh"
 #include "columns.cuh"
 #include "decode.cuh"
+#include "dropped.cuh"
 #include "plain.cuh"
 #include "prompt.cuh"
 #include "sequences.cuh"

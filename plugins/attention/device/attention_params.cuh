@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "opdock/host_device.cuh"
+#include "opdock/philox.cuh"
 
 namespace attention {
 
@@ -45,6 +45,33 @@ struct RowNumbers {
   }
 };
 
+// Weights that become 0 at random. Each row of scores has blocks of four random numbers, which
+// decide about sixteen keys by four: a thread of a matrix product has the keys of a block.
+struct Dropout {
+  opdock::RandomSource random;  // of the forward pass; others read `state`
+  const long long* state;       // the seed, and the number of the first block; NULL: see `random`
+  long long* new_state;         // where the forward pass leaves these two
+  int is_on;
+  unsigned int least;  // a weight is kept if its number is at least `least`
+  int keeps_none;      // whatever the numbers are
+  float factor;        // of the weights that are kept
+  double wide_factor;  // the same, for double
+  long long row_blocks;
+
+  OPDOCK_HOST_DEVICE static long long block_of(int key) { return key / 16 * 4 + key % 8 / 2; }
+  OPDOCK_HOST_DEVICE static int word_of(int key) { return key % 16 / 8 * 2 + key % 2; }
+  OPDOCK_HOST_DEVICE bool keeps(unsigned int number) const {
+    return !keeps_none && number >= least;
+  }
+  OPDOCK_HOST_DEVICE unsigned long long seed() const {
+    return state ? static_cast<unsigned long long>(state[0]) : random.current_seed();
+  }
+  OPDOCK_HOST_DEVICE unsigned long long first_block() const {
+    return state ? static_cast<unsigned long long>(state[1])
+                 : random.offset / 4 + (random.offset % 4 != 0);
+  }
+};
+
 // Query i of `queries` and head h of `heads` see the keys of head h / group. On a GPU, the rows
 // that share a batch's and head's keys are its queries and their heads: row i * group + h % group.
 struct Params {
@@ -54,7 +81,8 @@ struct Params {
   const float* slopes;  // one per head; NULL: none
   Scales k_scale, v_scale;
   const int* lengths;  // one per batch; NULL: `keys`
-  RowNumbers lse;      // where the logarithm of the sum of a row's exponentials goes
+  Dropout drop;
+  RowNumbers lse;  // where the logarithm of the sum of a row's exponentials goes
   // Sequences that lie one behind the other, in tensors without batches: sequence s begins with
   // query q_starts[s] and key k_starts[s], and ends where the next one begins. The last of them is
   // what lies behind all others, and has queries that see no key. Strides by `batch` are then those

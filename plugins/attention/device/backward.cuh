@@ -131,7 +131,7 @@ OPDOCK_DEVICE void add_teams(Part (&sums)[Count], int count, float* shared, cons
 }
 
 // The gradient of q, for a tile of rows and all keys that they see.
-template <class T, int Size, class Form>
+template <class T, int Size, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void plain_query_gradients(const BackwardParams& b) {
   const Params& p = b.p;
   constexpr int kTeams = kPlainThreads / kTeam, kRows = backward_rows(Size);
@@ -153,6 +153,7 @@ OPDOCK_DEVICE void plain_query_gradients(const BackwardParams& b) {
                  b.grad_element);
   }
   const bool has_added = p.mask.data || p.bias.data || p.slopes;
+  const Drop drop(p);
   // All lanes continue as long as one does, because they exchange values.
   for (int base = block.first; base < block.end; base += kTeams) {
     const int key = base + thread_index() / kTeam;
@@ -168,6 +169,10 @@ OPDOCK_DEVICE void plain_query_gradients(const BackwardParams& b) {
       const bool is_seen = key >= first[r] && key < end[r];
       if (has_added && is_seen) score = RowAdded<T>(p, block, Row(p, block, r))(p, score, key);
       const float weight = is_seen ? of[r].weight(score) : 0.0f;
+      if constexpr (Drop::kDrops)
+        product = drop.keeps(p, drop.row(p, block, Row(p, block, r)), place)
+                      ? product * p.drop.factor
+                      : 0.0f;
       add_share(of[r].score_grad(weight, product), k, &sums[r]);
     }
   }
@@ -202,7 +207,7 @@ struct KeyBlock {
 };
 
 // The gradients of k and v, for a tile of keys and all rows that see them.
-template <class T, int Size, class Form>
+template <class T, int Size, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void plain_key_gradients(const BackwardParams& b) {
   const Params& p = b.p;
   constexpr int kTeams = kPlainThreads / kTeam, kRows = backward_rows(Size);
@@ -224,6 +229,7 @@ OPDOCK_DEVICE void plain_key_gradients(const BackwardParams& b) {
     k[r].load(p, p.k.data, p.k.at(block.key_batch, key, block.head), kSame, p.key_element);
     v[r].load(p, p.v.data, p.v.at(block.key_batch, key, block.head), kSame);
   }
+  const Drop drop(p);
   for (int base = keys.first_row; base < keys.end_row; base += kTeams) {
     const int number = base + thread_index() / kTeam;
     const Row row(p, block, number < keys.end_row ? number : keys.end_row - 1);
@@ -241,8 +247,11 @@ OPDOCK_DEVICE void plain_key_gradients(const BackwardParams& b) {
       const int key = keys.first + r;
       const bool is_seen = key >= row.first && key < end;
       const float weight = is_seen ? of.weight(added(p, score * p.scale, key)) : 0.0f;
-      add_share(weight, grad, &v_sums[r]);
-      add_share(of.score_grad(weight, product), q, &k_sums[r]);
+      float factor = 1;
+      if constexpr (Drop::kDrops)
+        factor = drop.keeps(p, drop.row(p, block, row), key) ? p.drop.factor : 0.0f;
+      add_share(weight * factor, grad, &v_sums[r]);
+      add_share(of.score_grad(weight, product * factor), q, &k_sums[r]);
     }
   }
   OPDOCK_SHARED(float, shared, kRows * Size * (kPlainThreads / 32));

@@ -164,8 +164,8 @@ OPDOCK_DEVICE void for_stream(int begin, int end, const Copy& copy, const Use& u
   }
 }
 
-// Form: Batches or Sequences.
-template <class T, int Size, class Form>
+// Form: Batches or Sequences. Drop: KeptWeights or DroppedWeights.
+template <class T, int Size, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
   const Params& p = b.p;
   const int index = static_cast<int>(block_index());
@@ -204,13 +204,17 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
       copy_tiles<T, Size, kStreamVectors>(
           p,
           [&](int vector, int tensor) {
-            const int key = first + vector < block.end ? first + vector : block.end - 1;
+            int key = first + vector < block.end ? first + vector : block.end - 1;
+            if (Drop::kDrops && key < block.first) key = block.first;
             return tensor == 0 ? k + p.k.at(block.key_batch, key, block.head)
                                : v + p.v.at(block.key_batch, key, block.head);
           },
           false, stages + stage * 2 * kStreamVectors * Size);
     };
-    for_stream(block.first, block.end, copy, [&](int first, int stage) {
+    const Drop drop(p);
+    // Blocks of random numbers are those of sixteen keys.
+    const int begin = Drop::kDrops ? block.first / 16 * 16 : block.first;
+    for_stream(begin, block.end, copy, [&](int first, int stage) {
       if (first >= some_end || first + kStreamVectors <= some_first) return;
       const T* const keys = stages + stage * 2 * kStreamVectors * Size;
       const T* const values = keys + kStreamVectors * Size;
@@ -230,6 +234,16 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
               if (key < block.end) score[s][j] = added(p, score[s][j], key);
             }
           }
+        }
+      }
+      if constexpr (Drop::kDrops) {
+        OPDOCK_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const unsigned long long of_row = drop.row(p, block, rows[i]);
+          OPDOCK_UNROLL
+          for (int s = 0; s < kStreamVectors / 8; s += 2)
+            drop.drop(p, of_row, first + 8 * s, warp.t, p.drop.factor, &product[s][2 * i],
+                      &product[s + 1][2 * i]);
         }
       }
       OPDOCK_UNROLL
@@ -254,7 +268,7 @@ OPDOCK_DEVICE void query_tile(const BackwardParams& b) {
   }
 }
 
-template <class T, int Size, class Form>
+template <class T, int Size, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
   const Params& p = b.p;
   int tile = static_cast<int>(block_index());
@@ -267,6 +281,7 @@ OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
   T* const stages = fixed + 2 * kTileVectors * Size;
   StreamRow* const stream_rows = reinterpret_cast<StreamRow*>(stages + 4 * kStreamVectors * Size);
   const WarpTile<T, Size> warp;
+  const Drop drop(p);
   const bool has_added = p.mask.data || p.bias.data || p.slopes;
   typename WarpTile<T, Size>::Sums key_sums = {}, value_sums = {};
   if (keys.first_row < keys.end_row) {
@@ -327,11 +342,21 @@ OPDOCK_DEVICE void key_tile(const BackwardParams& b) {
         OPDOCK_UNROLL
         for (int j = 0; j < 2; ++j) {
           const StreamRow row = stream_rows[stage * kStreamVectors + warp.column_key(s, j)];
+          float factor[2] = {1.0f, 1.0f};
+          if constexpr (Drop::kDrops) {
+            const Row at(p, block, first + warp.column_key(s, j));
+            const PhiloxWords words = drop.words(drop.row(p, block, at), own.first + warp.g);
+            const bool is_odd = warp.g % 2 != 0;
+            factor[0] = p.drop.keeps(is_odd ? words.word[1] : words.word[0]) ? p.drop.factor : 0.0f;
+            factor[1] = p.drop.keeps(is_odd ? words.word[3] : words.word[2]) ? p.drop.factor : 0.0f;
+          }
           OPDOCK_UNROLL
           for (int i = 0; i < 2; ++i) {
             const int key = own.first + warp.g + 8 * i;
+            if constexpr (Drop::kDrops) product[s][2 * i + j] *= factor[i];
             make_weight(row.sums, key >= row.first && key < row.end, &score[s][2 * i + j],
                         &product[s][2 * i + j]);
+            if constexpr (Drop::kDrops) score[s][2 * i + j] *= factor[i];
           }
         }
       }

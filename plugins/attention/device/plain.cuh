@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cache.cuh"
+#include "drop.cuh"
 #include "opdock/packed.cuh"
 #include "rows.cuh"
 
@@ -55,15 +56,18 @@ struct Share {
 };
 
 // kRows: upper bound of a block's rows. Form: Batches or Sequences.
-template <class T, int Size, int kRows, class Form>
+// Drop: KeptWeights or DroppedWeights.
+template <class T, int Size, int kRows, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void plain_rows_of(const Params& p) {
   constexpr int kTeams = kPlainThreads / kTeam;
   using Part = Share<T, Size>;
   constexpr int kOwn = Part::kPieces * Part::kPiece;
   const int index = static_cast<int>(block_index());
   const int number = index / p.splits, split = index - number * p.splits;
+  const Drop drop(p);
+  if constexpr (Drop::kDrops) drop.leave(p);
   const Block block = Form::rows(p, number, kRows, split);
-  if (Form::kMayBeEmpty && block.rows <= 0) return;
+  if ((Form::kMayBeEmpty || Drop::kDrops) && block.rows <= 0) return;
   const int team = thread_index() / kTeam;
   Part q[kRows], out[kRows];
   float most[kRows], sum[kRows];
@@ -113,7 +117,11 @@ OPDOCK_DEVICE void plain_rows_of(const Params& p) {
       most[r] = now;
       sum[r] = opdock::fma(sum[r], factor, own);
       // An unseen value adds nothing, even if it is NaN.
-      const float of_value = own == 0 ? 0.0f : own * v_scale;
+      float of_value = own == 0 ? 0.0f : own * v_scale;
+      if constexpr (Drop::kDrops)
+        of_value = drop.keeps(p, drop.row(p, block, Row(p, block, r)), place)
+                       ? of_value * p.drop.factor
+                       : 0.0f;
       OPDOCK_UNROLL
       for (int i = 0; i < kOwn; ++i)
         out[r].at[i] = opdock::fma(of_value, own == 0 ? 0.0f : v.at[i], out[r].at[i] * factor);

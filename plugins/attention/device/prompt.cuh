@@ -4,13 +4,14 @@
 #pragma once
 
 #include "column_halves.cuh"
+#include "drop.cuh"
 #include "floats.cuh"
 
 namespace attention {
 
-// ByColumns: copies values of keys that lie by columns, some of which may lie before the block's
-// first key.
-template <class T, int Size, bool ByColumns = false>
+// ByColumns: copies values of keys that lie by columns. Clamps: some of the keys may lie before the
+// block's first one.
+template <class T, int Size, bool ByColumns = false, bool Clamps = ByColumns>
 OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& from, int first,
                              int stride, T* to) {
   constexpr int kKeys = prompt_keys(sizeof(T));
@@ -21,7 +22,7 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
     const int at = i * prompt_threads(sizeof(T)) + thread_index();
     const int row = at / kVectors, element = at % kVectors * kEach;
     int key = first + row < block.end ? first + row : block.end - 1;
-    if (ByColumns && key < block.first) key = block.first;
+    if (Clamps && key < block.first) key = block.first;
     copy_async16(to + (ByColumns ? column_value_at(row, Size) : row * stride) + element,
                  data + key * from.token + (element < p.size ? element : 0));
   }
@@ -42,13 +43,15 @@ OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, 
   }
 }
 
-// Form: Batches or Sequences.
-template <class T, int Size, bool ByColumns, class Form>
+// Form: Batches or Sequences. Drop: KeptWeights or DroppedWeights.
+template <class T, int Size, bool ByColumns, class Form, class Drop = KeptWeights>
 OPDOCK_DEVICE void prompt_rows(const Params& p) {
   // Blocks of later queries begin first if these see more keys.
   const int index = static_cast<int>(block_index());
   const int number = p.causal ? p.row_tiles - 1 - index : index;
   constexpr int kRows = prompt_threads(sizeof(T)) / 2;
+  const Drop drop(p);
+  if constexpr (Drop::kDrops) drop.leave(p);
   const Block block = Form::rows(p, number, kRows, 0);
   if (Form::kMayBeEmpty && block.rows <= 0) return;
   Tile<T, Size, ByColumns> tile;
@@ -76,11 +79,14 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
     if constexpr (ByColumns) {
       copy_columns<T, Size>(p, block, first, keys);
     } else {
-      copy_rows<T, Size>(p, block, p.k, first, key_stride(Size, kBytes), keys);
+      copy_rows<T, Size, false, Drop::kDrops>(p, block, p.k, first, key_stride(Size, kBytes), keys);
     }
-    copy_rows<T, Size, ByColumns>(p, block, p.v, first, value_stride(Size, kBytes), values);
+    copy_rows<T, Size, ByColumns, ByColumns || Drop::kDrops>(p, block, p.v, first,
+                                                             value_stride(Size, kBytes), values);
   };
-  const int first_key = ByColumns ? block.first / 8 * 8 : block.first;  // beginning of a vector
+  // The beginning of a vector, or of a block of random numbers.
+  constexpr int kFirst = ByColumns ? 8 : Drop::kDrops ? 16 : 1;
+  const int first_key = block.first / kFirst * kFirst;
   if (first_key < block.end) copy(first_key, 0);
   copy_async_commit();
   for (int key = first_key; key < block.end; key += kKeys) {
@@ -97,6 +103,16 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
           key >= all_first && key + kKeys <= all_end && last_row == first_row + kStep - 1;
       make_scores<T, 2, kKeys / 8>(tile, p, block, rows, key, all, false, score);
       tile.make_weights(score);
+      if constexpr (Drop::kDrops) {
+        OPDOCK_UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const unsigned long long of_row = drop.row(p, block, rows[i]);
+          OPDOCK_UNROLL
+          for (int s = 0; s < kKeys / 8; s += 2)
+            drop.drop(p, of_row, key + 8 * s, tile.t, p.drop.factor, &score[s][2 * i],
+                      &score[s + 1][2 * i]);
+        }
+      }
       tile.add_values(values, score);
     }
     block_barrier();

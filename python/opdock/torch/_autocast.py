@@ -13,8 +13,8 @@ import re
 import torch
 
 _PRODUCTS = {
-    "attention", "attention_forward", "attention_varlen", "einsum_sec_sm_ecm", "gated_linear",
-    "linear", "mlp", "norm_linear", "norm_mlp",
+    "attention", "attention_dropout", "attention_forward", "attention_varlen", "einsum_sec_sm_ecm",
+    "gated_linear", "linear", "mlp", "norm_linear", "norm_mlp",
 }  # fmt: skip
 #: Arguments that the ops want in float32, whatever dtype the others get: attention's slopes, and
 #: the scales of quantised weights, keys and values.

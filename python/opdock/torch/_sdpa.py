@@ -33,11 +33,13 @@ def why_not(
         return "its tensors are broadcast"
     if query.shape[1] != key.shape[1] and (not enable_gqa or query.shape[1] % key.shape[1]):
         return "its heads are no groups that share keys (enable_gqa)"
-    if dropout_p != 0:
-        return "the op has no dropout"
     if is_causal and query.shape[2] > key.shape[2]:
         return "is_causal with more queries than keys: the op has the last query see the last key"
-    return None if attn_mask is None else _why_not_mask(query, key, attn_mask, is_causal)
+    if attn_mask is None:
+        return None
+    if dropout_p != 0 and torch.is_grad_enabled() and attn_mask.requires_grad:
+        return "the op has no gradient of a mask beside dropout"
+    return _why_not_mask(query, key, attn_mask, is_causal)
 
 
 def _why_not_mask(query, key, mask, is_causal):
@@ -79,6 +81,8 @@ def situation(
         words.append("causal")
     if attn_mask is not None:
         words.append("bool mask" if attn_mask.dtype == torch.bool else "mask")
+    if dropout_p != 0:
+        words.append("dropout")
     return " ".join(words)
 
 
@@ -101,6 +105,9 @@ def attention(
     added = _added(attn_mask, query.dtype)
     # The op's bias has a gradient, its mask has none.
     learns = added is not None and added.requires_grad
+    if dropout_p != 0:
+        options = {"mask": added, "scale": scale, "causal": is_causal}
+        return _OPS.attention_dropout(q, k, v, dropout_p, **options)[0].transpose(1, 2)
     options = {"bias" if learns else "mask": added, "scale": scale, "causal": is_causal}
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *(added,) * learns)):
         # Its second result is what the gradients begin with.

@@ -26,7 +26,9 @@ FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_
 FOR_NVIDIA_ONLY |= {"attention::backward_query_tiles", "attention::backward_key_tiles"}
 FOR_NVIDIA_ONLY |= {"attention::added_tiles"}
 FOR_NVIDIA_ONLY |= {
-    f"attention::sequences::{one}" for one in ("prompt", "query_tiles", "key_tiles")
+    f"attention::{form}::{one}"
+    for form in ("sequences", "dropped")
+    for one in ("prompt", "query_tiles", "key_tiles")
 }
 FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
 FOR_NVIDIA_ONLY |= {"ragged::attend_tiles"}
