@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the quantizer's ops compute, step by step in NumPy's float32, for the tests: the formulas of
-plugin.toml, in which each step is rounded once."""
+"""The formulas of the quantizer's ops, step by step in NumPy's float32, for the tests. Each step is
+rounded once."""
 
 import numpy as np
 

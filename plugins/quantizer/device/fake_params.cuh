@@ -1,4 +1,4 @@
-// What fake_quantize_ computes, for its kernel and for the CPU.
+// The arithmetic of fake_quantize_, for its kernel and for the CPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ struct FakeParams {
   opdock::RandomSource random;
 };
 
-// A number is rounded to x * factor, or to (x - least) / step if it is not symmetric.
+// The integer of a number is x * factor rounded or, in an asymmetric group, (x - least) / step.
 struct FakeScale {
   float factor, least, step;
 };

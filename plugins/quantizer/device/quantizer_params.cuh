@@ -1,5 +1,5 @@
-// What the kernels and the CPU's code share: how a group of numbers becomes integers, and where the
-// groups lie. quantizer.h fills it in.
+// How a group of numbers becomes integers, and where the groups lie: shared by the kernels and the
+// CPU's code, and filled in by quantizer.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
