@@ -11,6 +11,4 @@ def examples():
     index = numpy.array([[4, 0], [2, 3]], numpy.int32)
     for batch_first in (True, False):
         x = numbers.standard_normal((2, 5, 3) if batch_first else (5, 2, 3))
-        grad = numbers.standard_normal((2, 2, 3))
         yield "token_gather", (x, index), {"batch_first": batch_first}
-        yield "token_gather_backward", (grad, x, index), {"batch_first": batch_first}
