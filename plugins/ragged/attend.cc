@@ -205,7 +205,7 @@ void run_attend(Call& call, Results, Tensor out, Tensor q, Tensor k, Tensor v, T
     // How many queries an atom has is known to the device only. Blocks for the mean of them serve
     // long atoms in several turns, and are few where each atom has one query.
     const int64_t rows = (p.tokens + count - 1) / count * p.group;
-    // With few rows tensor cores would multiply mostly zeros, and too few warps would read keys.
+    // Tensor cores would multiply mostly zeros for few rows, and too few warps would read keys.
     const bool by_tiles = call.is_cuda() && call.facts().arch_major >= 8 && rows > 2 * kRows &&
                           out.dtype().bytes() == 2;
     const int64_t each = by_tiles ? kTileRows : kRows, size = p.size <= 128 ? 128 : 256;

@@ -51,7 +51,7 @@ void route_token(const GateParams& p, int64_t token) {
   for (int i = 0; i < p.k; ++i) {
     int best = -1;
     for (int e = 0; e < p.count; ++e) {
-      // What comes after the last one: of equal ones the first is taken first.
+      // Experts that were taken are skipped; the first of equal ones is taken first.
       if (last >= 0 && !(key(e) < key(last) || (key(e) == key(last) && e > last))) continue;
       if (best < 0 || key(e) > key(best)) best = e;
     }

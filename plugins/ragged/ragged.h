@@ -1,5 +1,5 @@
-// What the ops of this plugin share: checks of a batch's description, alignment, and launches of a
-// block per row.
+// Checks of a batch's description, alignment, and launches of a block per row, which the ops of
+// this plugin share.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

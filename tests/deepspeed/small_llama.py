@@ -172,7 +172,7 @@ def main(folder, device="cpu", dtype="float16"):
         if step == 3:
             texts.append(late)
             uids, new = [*uids, 3], [*new, torch.tensor(late)]
-        # Its check of the schedule compares a number with a list (0.19.8).
+        # The engine's check of the schedule compares a number with a list (0.19.8).
         logits = used.put(uids, new, do_checks=False)
         wanted = torch.stack([eager(there, torch.tensor(text, device=device)) for text in texts])
         worst = max(worst, (logits.float() - wanted).abs().max().item())

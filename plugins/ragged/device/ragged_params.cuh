@@ -149,7 +149,7 @@ struct GatherParams {
   int by_vectors;
 };
 
-// What DeepSpeed's kernels call an attention atom: some queries of one sequence, and the keys that
+// An attention atom, in DeepSpeed's words: some queries of one sequence, and the keys that
 // they see. An atom is eight ints; the first two are the address of the list of the keys' blocks,
 // or the row of a table.
 inline constexpr int kAtomInts = 8;

@@ -79,7 +79,7 @@ def kv_rotary_embeddings(
     tokens_to_seq,
     kv_ptrs,
 ):
-    """Does the same with the frequencies theta_base^(-2 i / rotary_dim)."""
+    """Calls kv_trained_rotary_embeddings() with the frequencies theta_base^(-2 i / rotary_dim)."""
     frequencies = _frequencies(int(rotary_dim), float(theta_base), k.device)
     kv_trained_rotary_embeddings(
         kv_cache, q, k, v, frequencies, batch_metadata, seq_metadata, tokens_to_seq, kv_ptrs

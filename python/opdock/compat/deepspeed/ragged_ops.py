@@ -52,6 +52,6 @@ def allocate_view_on(tensor, buffer, offset):
 
 @torch.no_grad()
 def allocate_view_like(shape, strides, dummy_tensor, buffer, offset):
-    """Does the same with this shape, these strides in elements, and dummy_tensor's dtype."""
+    """Returns such a view of this shape, these strides in elements, and dummy_tensor's dtype."""
     dtype = dummy_tensor.dtype
     return _view("allocate_view_like", shape, strides, dtype, buffer, int(offset))
