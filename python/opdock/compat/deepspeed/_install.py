@@ -10,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import importlib.machinery
+import importlib.metadata
 import os
 import re
 import sys
@@ -257,10 +258,45 @@ class _Loader:
                 _patch(module)
 
 
+# DeepSpeed 0.7.7's modules of sparse attention that need Triton 1.0.0, each with its class
+_NEED_TRITON = {
+    "deepspeed.ops.sparse_attention.matmul": "MatMul",
+    "deepspeed.ops.sparse_attention.softmax": "Softmax",
+}
+
+
+class _BlockSparse:
+    """A loader of a module in the place of one that needs Triton 1.0.0."""
+
+    def create_module(self, spec):
+        return None
+
+    def exec_module(self, module):
+        from opdock.compat.deepspeed import _block_sparse
+
+        name = _NEED_TRITON[module.__name__]
+        setattr(module, name, getattr(_block_sparse, name))
+
+
+def _needs_ours(name, path):
+    """Returns whether the module is one of DeepSpeed's that cannot be imported without Triton 1.0.0
+    here."""
+    if name not in _NEED_TRITON or "sparse_attn" in _excluded | _environment.excluded():
+        return False
+    if importlib.machinery.PathFinder.find_spec(name, path) is None:
+        return False  # a newer DeepSpeed, which has no such module
+    try:
+        return importlib.metadata.version("triton") != "1.0.0"
+    except importlib.metadata.PackageNotFoundError:
+        return True
+
+
 class _Finder:
     """A meta path finder that wraps the loaders of the modules to patch."""
 
     def find_spec(self, name, path=None, target=None):
+        if _needs_ours(name, path):
+            return importlib.machinery.ModuleSpec(name, _BlockSparse())
         if name not in _PATCHES:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
