@@ -128,9 +128,9 @@ class CUDAOpBuilder(OpBuilder):
         if not self.is_rocm_pytorch():
             return {}
         # Imported here, because most programs translate nothing.
-        from opdock.compat.deepspeed._hipify import translated
+        from opdock.compat.deepspeed._folder import translate
 
-        return translated(self, os.path.join(os.getcwd(), "build", "hipify", self.name))
+        return translate(self, os.path.join(os.getcwd(), "build", "hipify", self.name))
 
     def is_compatible(self, verbose=False):
         """As OpBuilder.is_compatible(). If there are files for nvcc, nvcc must also match torch's

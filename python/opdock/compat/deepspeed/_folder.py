@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 
+from opdock.compat.deepspeed import _recipe
 from opdock.compat.deepspeed._recipe import HOST
 
 _INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -90,7 +91,7 @@ class Written:
         return _COPIES.sub(lambda _: self.root + "/", text)
 
 
-class Files:
+class _Files:
     """The copies of sources and headers in the folder, with the name of each. With a recipe for
     ROCm they are translated."""
 
@@ -130,7 +131,7 @@ class Files:
 
 def write(recipe, folder):
     """Writes plugin.toml, meson.build and copies of the files into `folder`; returns a Written."""
-    files = Files(recipe, folder)
+    files = _Files(recipe, folder)
     op = f"{recipe.name}_is_built"
     for name, text in (
         ("opdock_module.cc", _STUB.format(op=op)),
@@ -140,6 +141,20 @@ def write(recipe, folder):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
     return Written(files.root)
+
+
+def translate(builder, folder):
+    """Translates a builder's sources for ROCm, with the headers that they #include, into copies in
+    `folder`, which is made anew. Returns {source: its translation}, absolute paths."""
+    wanted = _recipe.recipe(builder)
+    wanted.kind = "rocm"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    names = _Files(wanted, folder).of(wanted.sources)
+    return {
+        source: os.path.join(folder, name)
+        for source, name in zip(wanted.sources, names, strict=True)
+    }
 
 
 def _manifest(recipe, op, files):

@@ -82,20 +82,3 @@ def translate(folder, names, includes):
                 "CUDA sources for ROCm; install the package hipify of ROCm, or give .hip files"
             ) from error
     return {name: made.get(name, name) for name in names}
-
-
-def translated(builder, folder):
-    """Translates a builder's sources, with the headers that they #include, into copies in `folder`,
-    which is made anew. Returns {source: its translation}, absolute paths."""
-    from opdock.compat.deepspeed._folder import Files
-    from opdock.compat.deepspeed._recipe import recipe
-
-    wanted = recipe(builder)
-    wanted.kind = "rocm"
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    names = Files(wanted, folder).of(wanted.sources)
-    return {
-        source: os.path.join(folder, name)
-        for source, name in zip(wanted.sources, names, strict=True)
-    }
