@@ -16,7 +16,7 @@ struct LaunchRequest {
   bool programmatic = false;    // may begin before the previous kernel has ended
   bool large_clusters = false;  // allows more than 8 blocks, which not every GPU supports
   std::map<std::string, bool> attributes = {};  // for the record
-  Stream* handle = nullptr;                // the handle that the caller passed, for the record
+  Stream* handle = nullptr;                     // the handle that the caller passed, for the record
   void** arguments = nullptr;
   void** extra = nullptr;  // alternatively one buffer with all arguments (CUDA's END is 0, HIP's 3)
 };
