@@ -39,7 +39,7 @@ uint64_t question_of(const Arguments& of, bool backward) {
     while (number >> found > 1) ++found;
     return found;
   };
-  const bool has_more = of.window > 0 || of.bias || of.slopes;
+  const bool has_more = of.window > 0 || of.slopes;
   uint64_t question = uint64_t{1} << 60 | uint64_t{backward} << 59 | uint64_t{of.causal} << 58 |
                       uint64_t{has_more} << 57;
   question |= static_cast<uint64_t>((of.q.size(3) + 63) / 64) << 40;  // 1 to 4
@@ -54,15 +54,10 @@ bool is_chosen(const opdock::CallBase& call, const Arguments& of, bool backward)
   return measured >= 0 ? measured == 1 : is_chosen_by_default(call.facts(), of.q.size(1));
 }
 
-// Lengths and masks may leave a query without keys, for which the library gives NaN, and the op
-// zeros; 8-bit keys have scales.
+// Lengths, masks and biases may leave a query without keys, for which the library gives NaN, and
+// the op zeros; 8-bit keys have scales.
 bool has_more(const Arguments& of) {
-  return of.lengths || of.mask || of.k_scale || of.v_scale;
-}
-
-// A bias of all scores, or one for all rows of the batch or all heads.
-bool is_whole(Tensor bias, const Arguments& of) {
-  return bias.size(2) == of.q.size(1) && bias.size(3) == of.k.size(1) && bias.stride(3) == 1;
+  return of.lengths || of.mask || of.bias || of.k_scale || of.v_scale;
 }
 
 bool suits(const Arguments& of) {
@@ -72,7 +67,6 @@ bool suits(const Arguments& of) {
   // Nobody sees the first keys if there is a window and more keys than queries. They may be NaN,
   // and the service multiplies them by 0.
   if (of.window > 0 && queries != keys) return false;
-  if (of.bias && !is_whole(*of.bias, of)) return false;
   return of.q.stride(3) == 1 && of.k.stride(3) == 1 && of.v.stride(3) == 1;
 }
 
@@ -89,7 +83,6 @@ opdock::Attention describe(const Arguments& of) {
   opdock::Attention attention(of.q, of.k, of.v);
   if (of.causal) attention.causal(true);
   attention.scale(static_cast<float>(scale_of(of))).window(of.window);
-  if (of.bias) attention.bias(*of.bias);
   if (of.slopes) attention.slopes(*of.slopes);
   return attention;
 }
