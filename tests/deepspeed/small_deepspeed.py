@@ -10,7 +10,7 @@ from .async_io import AsyncIOBuilder
 from .fused_adam import FusedAdamBuilder
 from .gds import GDSBuilder
 from .no_impl import NotImplementedBuilder
-InferenceBuilder = EvoformerAttnBuilder = NotImplementedBuilder
+InferenceBuilder = DeepCompileBuilder = NotImplementedBuilder
 ALL_OPS = {op.name: op for op in (AsyncIOBuilder(), FusedAdamBuilder(), GDSBuilder())}
 """,
     "ops/op_builder/builder.py": """

@@ -406,7 +406,7 @@ def test_an_op_that_the_accelerator_has_no_builder_of(python, after):
         before + "compat.install()",
         INFERENCE
         + """
-theirs = builders.EvoformerAttnBuilder  # no plugin has it
+theirs = builders.DeepCompileBuilder  # no plugin has it
 assert theirs.__name__ == "NotImplementedBuilder"
 compat.uninstall()
 assert builders.InferenceBuilder is theirs and deepspeed.uses.InferenceBuilder is theirs

@@ -18,7 +18,7 @@ import train_gpt
 
 TEXT = Path(train_gpt.__file__).read_bytes()
 #: What patch() swaps in this model.
-KINDS = {"layer_norm", "add_layer_norm", "linear_gelu", "cross_entropy"}
+KINDS = {"layer_norm", "add_layer_norm", "linear_gelu", "cross_entropy", "attention"}
 
 
 def ddp(model, mesh):

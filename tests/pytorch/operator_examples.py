@@ -105,6 +105,9 @@ def others():
     start = torch.tensor([1], dtype=torch.int32)
     lists = [[torch.randn(3), torch.randn(2, 2)] for _ in range(3)]
     step = torch.tensor(0.0)
+    # The gradient of the result, queries, and keys, which are the values too.
+    heads = torch.randn(1, 2, 2, 8), torch.randn(1, 2, 2, 8), torch.randn(1, 3, 1, 8)
+    bias = torch.randn(1, 2, 1, 3)
     chosen = torch.tensor([[3, 0], [1, 2]], dtype=torch.int32)
     codes = torch.cat([torch.randint(256, (8, 12)), torch.tensor([[0, 0, 0, 63]] * 8)], 1).byte()
     squares = [torch.rand(3), torch.rand(2, 2)]
@@ -117,6 +120,7 @@ def others():
         ("append_kv", (q, k, k, *caches, start), {}),
         ("bias_add_layer_norm", (x, residual, vector, vector, vector), {}),
         ("bias_add_layer_norm", (x, residual, vector), {"with_sum": False}),
+        ("attention_added_backward", (*heads, *heads[2:3], heads[0], bias), {"bias": bias}),
         ("copy_to_device", (torch.zeros(2, 3), torch.randn(2, 3, dtype=torch.float64)), {}),
         ("copy_to_host", (torch.zeros(2, 3), torch.randn(2, 3).half()), {}),
         ("cross_entropy_with_gradient", (torch.randn(3, 5), torch.tensor([0, 4, 2])), {}),

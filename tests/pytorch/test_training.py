@@ -34,7 +34,7 @@ def test_the_loss_curve_is_the_plain_models(example, monkeypatch):
     plain, _ = example.train(text, steps)
     patched, report = example.train(text, steps, patched=True)
     other, _ = example.train(text, steps, seed=2)
-    assert kinds == {"layer_norm", "add_layer_norm", "linear_gelu", "cross_entropy"}
+    assert kinds == {"layer_norm", "add_layer_norm", "linear_gelu", "cross_entropy", "attention"}
     assert kinds <= set(report.swapped)
     assert plain[-1] < 0.8 * plain[0]  # it has learnt
     difference = example.largest_difference(plain, patched)
