@@ -96,6 +96,21 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
   }
 }
 
+// Returns how many elements of an output the op's run has not written. A byte that it has written
+// may be the mark of an unwritten one: a run over ones then writes it again.
+int64_t unwritten(const Op& op, const DeclaredExample& example, Array* output) {
+  if (output->unwritten() == 0 || dtype_of(output->type()).bits != 8) return output->unwritten();
+  const double mark = Array(output->type(), {1}).get(0);
+  std::vector<int64_t> marked;
+  for (int64_t i = 0; i < output->numel(); ++i) {
+    if (output->get(i) == mark) marked.push_back(i);
+    output->set(i, 1);
+  }
+  EXPECT_EQ(op.call(example.args, example.outputs).status, OPDOCK_OK);
+  return std::count_if(marked.begin(), marked.end(),
+                       [&](int64_t i) { return output->get(i) != mark; });
+}
+
 // OPDOCK-P-3: run writes every element of every output and no other byte, whatever the output's
 // strides; on a GPU it launches on the call's own stream. The host table offers neither a workspace
 // nor access to the driver, so an op that uses them without the flag fails here. Kernels that nvcc
@@ -112,11 +127,13 @@ TEST(PluginRequirements, RunWritesEveryElementOnTheCallsStream) {
       if (opdock_object* const object = result.value.as.object;
           result.value.tag == OPDOCK_TAG_OBJECT)
         object->release(object);
-      for (const std::vector<Array*>* all : {&example.outputs, &example.written}) {
-        for (const Array* output : *all) {
-          EXPECT_EQ(output->unwritten(), 0);
-          EXPECT_EQ(output->gaps_changed(), 0);
-        }
+      for (Array* output : example.outputs) {
+        EXPECT_EQ(unwritten(op, example, output), 0);
+        EXPECT_EQ(output->gaps_changed(), 0);
+      }
+      for (const Array* written : example.written) {
+        EXPECT_EQ(written->unwritten(), 0);
+        EXPECT_EQ(written->gaps_changed(), 0);
       }
     }
     if (!example.has_kernels || !example.devices.contains("cuda") || example.drives) continue;
