@@ -1,4 +1,4 @@
-// What the service has decided about forms of attention in this process, for `opdock.explain`.
+// The service's decisions about forms of attention in this process, for `opdock.explain`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -120,7 +120,7 @@ bool open_handle(Caller* caller, State* state, Answer* answer) {
                     "a cuDNN that works with this GPU and driver");
   const bool may_pass = made == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         made == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-  // What has served this process on another thread is not refused for good.
+  // A library that has served this process on another thread is not refused for good.
   *answer = may_pass || has_handles.load(std::memory_order_relaxed) ? decline(call, why)
                                                                     : refuse_for_good(call, why);
   return false;

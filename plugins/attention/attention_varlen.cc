@@ -34,7 +34,7 @@ class OneBatch {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
-// What both ops get of a prompt, as the ops see it.
+// The arguments of a prompt that both ops get, as the ops see them.
 struct Sequences {
   Tensor q, k, v, q_starts, k_starts;
   OptionalTensor slopes;

@@ -111,7 +111,7 @@ TEST(AttentionLaunches, HowLongAPromptMustBe) {
   EXPECT_TRUE(served(512, kAda));
   EXPECT_FALSE(served(511, kAda));
   for (const RecordedGpu& gpu : {kTuring, kAmd}) EXPECT_FALSE(served(4096, gpu));
-  // What was measured comes first.
+  // A measured answer comes first.
   const auto measured = [&](int32_t way, int64_t queries) {
     const Answer answer(way);
     return served(queries, kHopper);
@@ -383,8 +383,8 @@ TEST(AttentionVarlenLaunches, KernelsAndTheirGrids) {
       }
 }
 
-// What is added to the scores gets its gradient from a tile for each block, and from all of them by
-// one block where it has 1 in that dimension.
+// A bias gets its gradient from a tile for each block, and from all of them by one block where it
+// has 1 in that dimension.
 TEST(AttentionAddedLaunches, KernelsAndTheirGrids) {
   static const Op added("attention", "attention_added_backward");
   const auto last_of = [](Type type, const RecordedGpu& gpu, int64_t size,

@@ -127,7 +127,7 @@ class Iteration {
     return (static_cast<uint64_t>(bytes) + 255) / 256 * 256;
   }
 
-  // What lies between two steps needs a place beside the op's result.
+  // The matrix between two steps needs a place beside the op's result.
   uint64_t other_bytes() const { return steps_ > 1 ? bytes_of({nullptr, rows_, columns_}) : 0; }
 
   Dtype dtype_;

@@ -32,7 +32,7 @@ static const ExamplesOf random_ltd_examples([](Examples& examples) {
                 {part, x, index, yes},
                 {examples.output({2, 7, 5})},
                 {{narrow, x, index, yes}, {part, one_row, index, yes}, {part, x, floats, yes}}});
-  // As many tokens as there are: the op writes over all of them.
+  // It has as many tokens as there are: the op writes over all of them.
   Array* const order = examples.output({2, 3}, {}, Type::kInt32);
   for (int64_t i = 0; i < order->numel(); ++i) order->set(i, static_cast<double>(i * 2 % 3));
   Array* const all = examples.output({2, 3, 5});

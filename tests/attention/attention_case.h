@@ -210,7 +210,7 @@ struct Case {
     const int64_t strides[4] = {0, queries * keys, keys, 1};
     for (int i = 0; i < 4; ++i) what.bias_strides[i] = strides[i];
   }
-  // The same in 16 bits, whose gradient can be computed.
+  // A bias in 16 bits has a gradient that can be computed.
   void add_bias_16() {
     add_bias();
     bias_16.resize(bias.size());

@@ -82,7 +82,7 @@ TEST_F(AttentionDropout, WhatTheLibraryHasBegunItMustEnd) {
   add_dropout(&loose);
   loose.what.d_q.token_stride += 1;
   fails(&loose, "no multiple of 16 bytes");
-  // What is declined forward is declined backward.
+  // A form that is declined forward is declined backward.
   add_dropout(&odd);
   odd.what.q.token_stride += 1;
   EXPECT_EQ(caller.call(&odd), OPDOCK_UNSUPPORTED);

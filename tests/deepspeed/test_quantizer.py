@@ -85,7 +85,7 @@ def test_the_layout_of_0_7(module, monkeypatch):
         monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace(__version__=version))
         q, params = module.quantize(x, 4, 8, module.Asymmetric)
         assert torch.equal(params, new[1]) != is_old
-        # Its dequantize adds the offset as it is.
+        # DeepSpeed's dequantize adds the offset as it is.
         wanted = opdock.ops.dequantize_groups(q, params)
         assert torch.equal(module.dequantize_fp32(q, params, 4, 8, module.Asymmetric), wanted)
         assert torch.equal(module.quantize(x, 4, 8, 0)[1], opdock.ops.quantize_groups(x, 4)[1])

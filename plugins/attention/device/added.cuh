@@ -10,7 +10,7 @@
 
 namespace attention {
 
-// What a block's tile goes through: a batch, a head, and the first query and key of the tile.
+// A step of a block's tile: a batch, a head, and the first query and key of the tile.
 struct AddedStep {
   int batch, head, first_query, first_key;
 };

@@ -1,4 +1,4 @@
-// What the kernels over groups share: which threads have which elements, and moving codes in units.
+// Shared by the kernels over groups: which threads have which elements, and moving codes in units.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -150,7 +150,7 @@ def _measured(swap, situation, device, args, keywords):
     with contextlib.ExitStack() as stack:
         # Hooks of the caller, such as a checkpoint's, must not see what the measured calls save.
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_as_it_is, _as_it_is))
-        # What is measured may draw random numbers; the caller's must stay the same.
+        # A measured call may draw random numbers; the caller's must stay the same.
         stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
         if device.type == "cuda":
             stack.enter_context(torch.cuda.device(device))

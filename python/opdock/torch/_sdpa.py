@@ -110,7 +110,7 @@ def attention(
         return _OPS.attention_dropout(q, k, v, dropout_p, **options)[0].transpose(1, 2)
     options = {"bias" if learns else "mask": added, "scale": scale, "causal": is_causal}
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *(added,) * learns)):
-        # Its second result is what the gradients begin with.
+        # The gradients begin with the op's second result.
         return _OPS.attention_forward(q, k, v, **options)[0].transpose(1, 2)
     return _OPS.attention(q, k, v, **options).transpose(1, 2)
 

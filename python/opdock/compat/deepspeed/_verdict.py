@@ -98,7 +98,7 @@ def verdict(name):
     refused = [one for one in judged if not one.serves]
     if refused:
         policies = {one.reference for one in refused}
-        # Nothing stands in for part of a module.
+        # A module is replaced as a whole or not at all.
         reference = None if None in policies else refused[0].reference
         return Verdict(False, refused[0].text, refused[0].reasons, reference)
     return (

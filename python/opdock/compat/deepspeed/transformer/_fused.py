@@ -59,7 +59,7 @@ def bias_backward(grad, keep, ratio, bias):
         return grad, grad.sum(0)
     keep = keep.view(grad.shape)
     if on_gpu(grad):
-        # Of x only the shape counts.
+        # Only the shape of x counts.
         return _bias_gradient()(grad, grad, bias, keep, _factor(ratio))
     grad = _ops.dropout_backward(grad, keep, ratio)
     return grad, grad.sum(0)

@@ -62,7 +62,7 @@ def backward(
     keep = attn_prob_dropout_mask if step.layer.attn_dropout else None
     soft = qkv_tf, soft_out, dropped, keep
 
-    # What norms and GELU gave, computed again where it was not kept.
+    # The results of norms and GELU are computed again where they were not kept.
     total, ff1, context = add_res, ff1_inp, attn_o_inp
     if invertible:
         total = ff1_inp
