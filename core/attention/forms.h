@@ -1,5 +1,6 @@
-// What a thread knows of the forms of attention on a device: what own kernels have lost by each,
-// and the library's plans. Both are bounded: those that were not used for the longest time go.
+// A thread's record of the forms of attention on a device: the time that own kernels have lost by
+// each, and the library's plans. Both are bounded: those that were not used for the longest time
+// go.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -12,10 +12,11 @@ struct Rates {
   uint32_t arch_minor;
   double own_forward, own_backward, library_forward, library_backward;
 };
-// The line of 9.0 is measured: prompts of 4 x 32 heads x 2048 causal on an H200 and an H100 with
-// 132 multiprocessors, cuDNN 9.19. The other lines are derived, not measured: from the tensor
-// cores' rates, of which own kernels reach the share that they reach on 9.0 of those instructions
-// that 8.0 has too, and the library what NVIDIA and FlashAttention's authors report.
+// The line of 9.0 is measured, but for own_backward: prompts of 4 x 32 heads x 2048 causal on an
+// H200 and an H100 with 132 multiprocessors, cuDNN 9.19. Its own_backward is inferred from how much
+// slower own gradients were than flash attention's. The other lines are derived, not measured: from
+// the tensor cores' rates, of which own kernels reach the share that they reach on 9.0 of those
+// instructions that 8.0 has too, and the library what NVIDIA and FlashAttention's authors report.
 constexpr Rates kRates[] = {
     {8, 0, 1.3e12, 0.75e12, 1.8e12, 1.3e12},     // A100, 108 multiprocessors
     {8, 6, 0.75e12, 0.4e12, 0.95e12, 0.75e12},   // GeForce and RTX

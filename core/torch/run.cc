@@ -16,8 +16,8 @@ namespace {
 
 constexpr size_t kErrorSize = 2048;
 
-// What Python has answered for the call that this thread makes. Plan and run of a call both ask,
-// and each question takes the GIL.
+// Python's answer for the call that this thread makes. Plan and run of a call both ask, and each
+// question takes the GIL.
 constexpr int32_t kNotAsked = -1;
 thread_local int32_t deterministic_answer = kNotAsked;
 

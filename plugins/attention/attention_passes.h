@@ -16,9 +16,9 @@ struct BackwardArguments : Gradient {
 // Check the arguments and plan workspace and state; the op describes its results.
 void plan_forward_pass(Plan& plan, const Arguments& of, bool wants_lse);
 void plan_gradient_pass(Plan& plan, const BackwardArguments& a);
-// What the gradients of q, k and v have in common with those of what is added to the scores: the
-// arguments from an op's; checks of them; their parameters, except the results, which do not exist
-// while planning; and the bytes of BackwardParams::rows on the CPU.
+// Shared by the gradients of q, k and v and those of what is added to the scores: the arguments
+// from an op's; checks of them; their parameters, except the results, which do not exist while
+// planning; and the bytes of BackwardParams::rows on the CPU.
 BackwardArguments gathered(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor result,
                            OptionalTensor lse, OptionalTensor grad_lse, OptionalTensor lengths,
                            OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,

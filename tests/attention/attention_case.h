@@ -1,4 +1,4 @@
-// What the tests of opdock.attention/1 share: a driver whose device is this machine's memory, an
+// Shared by the tests of opdock.attention/1: a driver whose device is this machine's memory, an
 // attention with a plain computation of it, and an op that calls the table as a plugin does.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

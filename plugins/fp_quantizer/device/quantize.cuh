@@ -81,7 +81,7 @@ OPDOCK_DEVICE void copy_out(unsigned char* to, const Bytes16* staged, int bytes)
 template <class T, int Bits>
 OPDOCK_KERNEL(kThreads)
 quantize(QuantizeParams p) {
-  // What kThreads * kHeld vectors become, with a scale for each thread, behind a misalignment.
+  // The codes of kThreads * kHeld vectors, with a scale for each thread, behind a misalignment.
   constexpr int kStaged = kThreads * (kHeld * Bits + kScaleBytes) + 16;
   OPDOCK_SHARED(Bytes16, staged, kStaged / 16);
   OPDOCK_SHARED(uint32_t, maxima, kThreads / warp_width());
